@@ -1,0 +1,1 @@
+"""The services of Phalanx and the libraries that they share."""

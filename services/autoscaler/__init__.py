@@ -1,0 +1,1 @@
+"""Wakes gangs from zero by external queue metrics."""

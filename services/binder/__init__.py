@@ -1,0 +1,1 @@
+"""Commits a whole placement to the Kubernetes API, or takes it back."""

@@ -1,0 +1,1 @@
+"""The binder's connections to the bus and the Kubernetes API."""

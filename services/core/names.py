@@ -1,0 +1,49 @@
+"""Every name that Phalanx shares with Kubernetes users: one place, so that two services never disagree."""
+
+SCHEDULER_NAME = "phalanx"
+"""`spec.schedulerName` of the pods that Phalanx places."""
+
+PREFIX = "phalanx.dev/"
+"""Prefix of all our labels, annotations, conditions and finalizers."""
+
+TRANSACTION_ANNOTATION = PREFIX + "transaction"
+"""On bound pods and allocated claims: the id of the transaction that wrote them."""
+
+REPAIR_WINDOW_ANNOTATION = PREFIX + "repair-window"
+"""On a PodGroup: how long a failed member is re-placed before the gang is undone, as `30s`, `2m` or `0s`."""
+
+ALLOW_DELETE_ANNOTATION = PREFIX + "allow-delete"
+"""On a PodGroup: `"true"` lets an undo delete bound pods that no controller would recreate."""
+
+WAKE_ANNOTATION = PREFIX + "wake"
+"""On an HorizontalPodAutoscaler: how its target is woken from zero."""
+
+GROUP_SIZE_ANNOTATION = PREFIX + "group-size"
+"""On an HorizontalPodAutoscaler: pods that wake together."""
+
+FALLBACK_ANNOTATION = PREFIX + "fallback"
+"""On an HorizontalPodAutoscaler: replicas to start where no metric source can be read."""
+
+EXPIRES_AT_ANNOTATION = PREFIX + "expires-at"
+"""On a DeviceTaintRule: RFC 3339 time after which Phalanx removes it."""
+
+TRACEPARENT_ANNOTATION = PREFIX + "traceparent"
+"""On a PodGroup: the W3C trace context of the placement, for tools that start from the cluster."""
+
+GANG_LABEL = PREFIX + "gang"
+"""On a batch Job's pods: `"true"` makes the Job a gang of its parallelism."""
+
+FIELD_MANAGER = "phalanx"
+"""`fieldManager` of our writes, so that managedFields names us."""
+
+CONDITION_INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""Condition of PodGroup status in KEP-4671; we write True only after the last binding."""
+
+CONDITION_COMMITTED = PREFIX + "Committed"
+"""Our condition on PodGroups: the last transaction committed (True) or was undone (False)."""
+
+CONDITION_REPAIRING = PREFIX + "Repairing"
+"""Our condition on PodGroups: True while members are re-placed around bound ones."""
+
+CONDITION_DEGRADED = PREFIX + "Degraded"
+"""Our condition on PodGroups: True while fewer than minCount members of a committed gang are left."""

@@ -1,0 +1,1 @@
+"""Decides where whole gangs run, from the cluster stream alone."""

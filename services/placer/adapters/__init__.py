@@ -1,0 +1,1 @@
+"""The placer's connections to the bus and its gRPC interface."""

@@ -1,0 +1,1 @@
+"""Streams Kubernetes objects onto the bus as cluster events."""

@@ -1,0 +1,1 @@
+"""The watcher's connections to the Kubernetes API and the bus."""

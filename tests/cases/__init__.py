@@ -1,0 +1,1 @@
+"""Faults from the field, as inputs with right answers."""

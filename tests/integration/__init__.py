@@ -1,0 +1,1 @@
+"""One adapter against a real peer."""

@@ -1,0 +1,1 @@
+"""A real Kubernetes 1.37.2 control plane for tests."""

@@ -1,0 +1,1 @@
+"""Invariants under generated input."""

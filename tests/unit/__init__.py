@@ -1,0 +1,1 @@
+"""Core and handlers, without sockets."""
