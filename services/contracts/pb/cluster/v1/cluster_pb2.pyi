@@ -1,0 +1,271 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WatchPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WATCH_PHASE_UNSPECIFIED: _ClassVar[WatchPhase]
+    WATCH_PHASE_LISTING: _ClassVar[WatchPhase]
+    WATCH_PHASE_SYNCED: _ClassVar[WatchPhase]
+    WATCH_PHASE_ABSENT: _ClassVar[WatchPhase]
+WATCH_PHASE_UNSPECIFIED: WatchPhase
+WATCH_PHASE_LISTING: WatchPhase
+WATCH_PHASE_SYNCED: WatchPhase
+WATCH_PHASE_ABSENT: WatchPhase
+
+class ClusterEvent(_message.Message):
+    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state")
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    POD_GROUP_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    WATCH_STATE_FIELD_NUMBER: _ClassVar[int]
+    metadata: Metadata
+    deleted: bool
+    node: Node
+    pod: Pod
+    pod_group: PodGroup
+    workload: Workload
+    priority_class: PriorityClass
+    namespace: Namespace
+    device_object: DeviceObject
+    watch_state: WatchState
+    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ...) -> None: ...
+
+class Metadata(_message.Message):
+    __slots__ = ("uid", "resource_version", "name", "namespace", "created_at", "deleted_at", "labels", "annotations", "owners")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    UID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    resource_version: str
+    name: str
+    namespace: str
+    created_at: _timestamp_pb2.Timestamp
+    deleted_at: _timestamp_pb2.Timestamp
+    labels: _containers.ScalarMap[str, str]
+    annotations: _containers.ScalarMap[str, str]
+    owners: _containers.RepeatedCompositeFieldContainer[Owner]
+    def __init__(self, uid: _Optional[str] = ..., resource_version: _Optional[str] = ..., name: _Optional[str] = ..., namespace: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ...) -> None: ...
+
+class Owner(_message.Message):
+    __slots__ = ("kind", "name", "uid", "controller", "api_version")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+    api_version: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., controller: _Optional[bool] = ..., api_version: _Optional[str] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("allocatable", "unschedulable", "taints", "ready")
+    class AllocatableEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
+    UNSCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
+    TAINTS_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    allocatable: _containers.ScalarMap[str, int]
+    unschedulable: bool
+    taints: _containers.RepeatedCompositeFieldContainer[Taint]
+    ready: bool
+    def __init__(self, allocatable: _Optional[_Mapping[str, int]] = ..., unschedulable: _Optional[bool] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., ready: _Optional[bool] = ...) -> None: ...
+
+class Taint(_message.Message):
+    __slots__ = ("key", "value", "effect")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    effect: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
+
+class Pod(_message.Message):
+    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity")
+    class RequestsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class NodeSelectorEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SCHEDULER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    GATED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NODE_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    TOLERATIONS_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    UNSCHEDULED_REASON_FIELD_NUMBER: _ClassVar[int]
+    HAS_NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    scheduler_name: str
+    group: str
+    node: str
+    phase: str
+    gated: bool
+    requests: _containers.ScalarMap[str, int]
+    priority: int
+    node_selector: _containers.ScalarMap[str, str]
+    node_affinity: _containers.RepeatedCompositeFieldContainer[NodeSelectorTerm]
+    tolerations: _containers.RepeatedCompositeFieldContainer[Toleration]
+    unsupported: _containers.RepeatedScalarFieldContainer[str]
+    started: bool
+    unscheduled_reason: str
+    has_node_affinity: bool
+    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ...) -> None: ...
+
+class NodeSelectorTerm(_message.Message):
+    __slots__ = ("expressions", "fields")
+    EXPRESSIONS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    expressions: _containers.RepeatedCompositeFieldContainer[NodeRequirement]
+    fields: _containers.RepeatedCompositeFieldContainer[NodeRequirement]
+    def __init__(self, expressions: _Optional[_Iterable[_Union[NodeRequirement, _Mapping]]] = ..., fields: _Optional[_Iterable[_Union[NodeRequirement, _Mapping]]] = ...) -> None: ...
+
+class NodeRequirement(_message.Message):
+    __slots__ = ("key", "operator", "values")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    operator: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[str] = ..., operator: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Toleration(_message.Message):
+    __slots__ = ("key", "operator", "value", "effect")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    operator: str
+    value: str
+    effect: str
+    def __init__(self, key: _Optional[str] = ..., operator: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
+
+class PodGroup(_message.Message):
+    __slots__ = ("min_count", "is_gang", "priority", "workload", "template", "disrupts_all", "initially_scheduled", "priority_class")
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IS_GANG_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    DISRUPTS_ALL_FIELD_NUMBER: _ClassVar[int]
+    INITIALLY_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
+    min_count: int
+    is_gang: bool
+    priority: int
+    workload: str
+    template: str
+    disrupts_all: bool
+    initially_scheduled: str
+    priority_class: str
+    def __init__(self, min_count: _Optional[int] = ..., is_gang: _Optional[bool] = ..., priority: _Optional[int] = ..., workload: _Optional[str] = ..., template: _Optional[str] = ..., disrupts_all: _Optional[bool] = ..., initially_scheduled: _Optional[str] = ..., priority_class: _Optional[str] = ...) -> None: ...
+
+class Workload(_message.Message):
+    __slots__ = ("templates", "controller_kind", "controller_name")
+    TEMPLATES_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_KIND_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_NAME_FIELD_NUMBER: _ClassVar[int]
+    templates: _containers.RepeatedScalarFieldContainer[str]
+    controller_kind: str
+    controller_name: str
+    def __init__(self, templates: _Optional[_Iterable[str]] = ..., controller_kind: _Optional[str] = ..., controller_name: _Optional[str] = ...) -> None: ...
+
+class PriorityClass(_message.Message):
+    __slots__ = ("value", "global_default", "preemption_policy")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTION_POLICY_FIELD_NUMBER: _ClassVar[int]
+    value: int
+    global_default: bool
+    preemption_policy: str
+    def __init__(self, value: _Optional[int] = ..., global_default: _Optional[bool] = ..., preemption_policy: _Optional[str] = ...) -> None: ...
+
+class Namespace(_message.Message):
+    __slots__ = ("phase",)
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    phase: str
+    def __init__(self, phase: _Optional[str] = ...) -> None: ...
+
+class DeviceObject(_message.Message):
+    __slots__ = ("kind", "spec_json", "status_json")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SPEC_JSON_FIELD_NUMBER: _ClassVar[int]
+    STATUS_JSON_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    spec_json: bytes
+    status_json: bytes
+    def __init__(self, kind: _Optional[str] = ..., spec_json: _Optional[bytes] = ..., status_json: _Optional[bytes] = ...) -> None: ...
+
+class WatchState(_message.Message):
+    __slots__ = ("kind", "phase", "api_version", "resource_version", "object_count")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    phase: WatchPhase
+    api_version: str
+    resource_version: str
+    object_count: int
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[_Union[WatchPhase, str]] = ..., api_version: _Optional[str] = ..., resource_version: _Optional[str] = ..., object_count: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,49 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ScalingDecision(_message.Message):
+    __slots__ = ("namespace", "hpa", "decided_at", "woken", "held", "refused")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    HPA_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    WOKEN_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    hpa: str
+    decided_at: _timestamp_pb2.Timestamp
+    woken: Woken
+    held: Held
+    refused: Refused
+    def __init__(self, namespace: _Optional[str] = ..., hpa: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., woken: _Optional[_Union[Woken, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+
+class Woken(_message.Message):
+    __slots__ = ("replicas",)
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    def __init__(self, replicas: _Optional[int] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("replicas", "reasons")
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    def __init__(self, replicas: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("wanted_replicas", "reasons")
+    WANTED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    wanted_replicas: int
+    reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    def __init__(self, wanted_replicas: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,106 @@
+"""Decisions about gangs as values: what goes over the placement stream (mirrors `proto/phalanx/placement/v1/decision.proto`)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from services.core.objects import GangId, NodeName, TransactionId, Uid
+from services.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One member on one node."""
+
+    pod: str
+    uid: Uid
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMember:
+    """A member of a transaction that still needs a node, with the nodes where it was refused."""
+
+    pod: str
+    uid: Uid
+    excluded_nodes: tuple[NodeName, ...] = ()
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """A whole placement. `revision` is the cluster stream's sequence that it rests on; `round` 0 is the first."""
+
+    revision: int
+    deadline: datetime
+    min_count: int
+    assignments: tuple[Assignment, ...]
+    round: int = 0
+    already_placed: int = 0
+    repair_window: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The gang cannot be placed now; nothing is held for it."""
+
+    revision: int
+    min_count: int
+    existing: int
+    placeable: int
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The gang is bound."""
+
+    members: tuple[Assignment, ...]
+    repaired: int = 0
+    accepted: int = 0
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The placement was turned down before anything was written."""
+
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """What had been written was taken back; `kept` stays bound, because no controller would recreate it."""
+
+    reasons: tuple[Reason, ...]
+    undone: tuple[Assignment, ...] = ()
+    kept: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repairing:
+    """Some members need another node, ahead of every newcomer, until `until`."""
+
+    round: int
+    bound: tuple[Assignment, ...]
+    open: tuple[OpenMember, ...]
+    until: datetime
+    min_count: int
+
+
+DecisionEvent = Proposed | Waiting | Committed | Refused | RolledBack | Repairing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An event about one gang. `transaction` is empty for Waiting; `epoch` is 0 without election."""
+
+    gang: GangId
+    event: DecisionEvent
+    decided_at: datetime
+    transaction: TransactionId = TransactionId("")
+    epoch: int = 0
+
+    @property
+    def ends_transaction(self) -> bool:
+        """True for the one event that ends a transaction."""
+        return isinstance(self.event, Committed | Refused | RolledBack)

@@ -1,0 +1,261 @@
+"""Kubernetes objects reduced to what placement needs: the values that flow from watcher to placer and binder.
+
+They mirror `proto/phalanx/cluster/v1`; `services.contracts.codec` converts both ways, `services.core.reduce` makes them from
+the API's JSON. All are immutable and compare by value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NewType
+
+from services.core.quantities import Resources
+
+Uid = NewType("Uid", str)
+NodeName = NewType("NodeName", str)
+GangId = NewType("GangId", str)
+"""`<kind>/<namespace>/<name>`."""
+TransactionId = NewType("TransactionId", str)
+
+EPOCH_START = datetime.fromtimestamp(0, tz=UTC)
+"""Stands for a missing timestamp, so that times always compare."""
+
+
+class Kind(StrEnum):
+    """Kinds of the cluster stream, spelled as in its subjects."""
+
+    NODE = "node"
+    POD = "pod"
+    POD_GROUP = "podgroup"
+    WORKLOAD = "workload"
+    PRIORITY_CLASS = "priorityclass"
+    NAMESPACE = "namespace"
+    RESOURCE_SLICE = "resourceslice"
+    RESOURCE_CLAIM = "resourceclaim"
+    RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
+    DEVICE_CLASS = "deviceclass"
+    DEVICE_TAINT_RULE = "devicetaintrule"
+    WATCH = "watch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """One entry of metadata.ownerReferences."""
+
+    kind: str
+    name: str
+    uid: Uid
+    is_controller: bool = False
+    api_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Identity and version of an object."""
+
+    name: str
+    namespace: str = ""
+    uid: Uid = Uid("")
+    resource_version: str = ""
+    created_at: datetime = EPOCH_START
+    deleted_at: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[Owner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a node. `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """A toleration of a pod (core/v1): an empty key with Exists tolerates everything, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRequirement:
+    """One comparison of a label or field. `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSelectorTerm:
+    """Holds where every requirement holds; a term without requirements holds nowhere."""
+
+    expressions: tuple[NodeRequirement, ...] = ()
+    fields: tuple[NodeRequirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a node offers and whom it admits."""
+
+    metadata: Metadata
+    allocatable: Resources = field(default_factory=dict)
+    is_unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    is_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """What a pod asks for and where it is. `node_affinity` None means that none is required."""
+
+    metadata: Metadata
+    scheduler_name: str = "default-scheduler"
+    group: str = ""
+    node: NodeName = NodeName("")
+    phase: str = "Pending"
+    is_gated: bool = False
+    requests: Resources = field(default_factory=dict)
+    priority: int = 0
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    has_started: bool = False
+    unscheduled_reason: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the pod has ended and holds nothing."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_terminating(self) -> bool:
+        """True from the deletion request on; a bound pod still holds its resources."""
+        return self.metadata.deleted_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroup:
+    """A gang as declared (KEP-4671). `min_count` is 0 for the basic policy."""
+
+    metadata: Metadata
+    min_count: int = 0
+    is_gang: bool = True
+    priority: int = 0
+    priority_class: str = ""
+    workload: str = ""
+    template: str = ""
+    disrupts_all: bool = False
+    initially_scheduled: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Names of the templates from which groups are made."""
+
+    metadata: Metadata
+    templates: tuple[str, ...] = ()
+    controller_kind: str = ""
+    controller_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A named priority."""
+
+    metadata: Metadata
+    value: int = 0
+    is_global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace; what matters are its labels."""
+
+    metadata: Metadata
+    phase: str = "Active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceObject:
+    """An object of resource.k8s.io, whole: its selectors are judged on it as it was written (UTF-8 JSON)."""
+
+    metadata: Metadata
+    kind: Kind
+    spec_json: bytes = b"{}"
+    status_json: bytes = b""
+
+
+class WatchPhase(StrEnum):
+    """State of one kind's watch."""
+
+    LISTING = "listing"
+    SYNCED = "synced"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchState:
+    """How far the watcher has followed one kind; its metadata's name is the kind."""
+
+    metadata: Metadata
+    phase: WatchPhase
+    api_version: str = ""
+    resource_version: str = ""
+    object_count: int = 0
+
+
+KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject
+ClusterObject = KubernetesObject | WatchState
+
+_KINDS: Mapping[type, Kind] = {
+    Node: Kind.NODE,
+    Pod: Kind.POD,
+    PodGroup: Kind.POD_GROUP,
+    Workload: Kind.WORKLOAD,
+    PriorityClass: Kind.PRIORITY_CLASS,
+    Namespace: Kind.NAMESPACE,
+    WatchState: Kind.WATCH,
+}
+
+
+def kind_of(item: ClusterObject) -> Kind:
+    """Return the kind of an object."""
+    return item.kind if isinstance(item, DeviceObject) else _KINDS[type(item)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The object was created or changed; this is its new form."""
+
+    object: ClusterObject
+
+    @property
+    def kind(self) -> Kind:
+        """The object's kind."""
+        return kind_of(self.object)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's identity."""
+        return self.object.metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """The object is gone: a tombstone."""
+
+    kind: Kind
+    metadata: Metadata
+
+
+ClusterChange = Applied | Deleted

@@ -1,0 +1,58 @@
+"""Reasons as values: why a gang waits, a node does not fit, or a transaction failed.
+
+The codes are those of `ReasonCode` in `proto/phalanx/placement/v1/reason.proto`, in CamelCase (a test compares both lists).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReasonCode(StrEnum):
+    """The only list of reasons; docs/reasons.md says what to do about each."""
+
+    MEMBERS_MISSING = "MembersMissing"
+    MEMBERS_GATED = "MembersGated"
+    GROUP_NOT_FOUND = "GroupNotFound"
+    MIXED_SCHEDULERS = "MixedSchedulers"
+    UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    GANG_TOO_LARGE = "GangTooLarge"
+    CLUSTER_NOT_SYNCED = "ClusterNotSynced"
+    MEMBERS_ARRIVING = "MembersArriving"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    INSUFFICIENT_RESOURCE = "InsufficientResource"
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    NODE_NOT_READY = "NodeNotReady"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    NODE_SELECTOR_MISMATCH = "NodeSelectorMismatch"
+    NODE_AFFINITY_MISMATCH = "NodeAffinityMismatch"
+    NODE_EXCLUDED = "NodeExcluded"
+    NO_NODES = "NoNodes"
+    PLACEMENT_STALE = "PlacementStale"
+    BINDING_REFUSED = "BindingRefused"
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    MEMBER_GONE = "MemberGone"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    REPAIR_WINDOW_EXPIRED = "RepairWindowExpired"
+    KEPT_WITHOUT_CONTROLLER = "KeptWithoutController"
+    API_UNAVAILABLE = "ApiUnavailable"
+    FORBIDDEN = "Forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One reason. `count` is how many nodes or members it applies to, `subject` the resource, taint or field in question."""
+
+    code: ReasonCode
+    message: str
+    count: int = 0
+    subject: str = ""
+
+
+def codes(reasons: tuple[Reason, ...]) -> frozenset[tuple[str, str]]:
+    """Return what must change for the reasons to be told again: codes and subjects, not counts."""
+    return frozenset((reason.code.value, reason.subject) for reason in reasons)
+
+
+def summary(reasons: tuple[Reason, ...]) -> str:
+    """Return the reasons as one line for a condition or an event."""
+    return "; ".join(reason.message for reason in reasons)
