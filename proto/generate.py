@@ -1,7 +1,8 @@
 """Generate services/contracts/pb from the .proto files, byte for byte the same everywhere.
 
 protoc writes imports that follow the proto path (`from phalanx.cluster.v1 import …`). The stubs live in
-`services.contracts.pb`, so imports and `__module__` names are rewritten. `--check` fails where the committed stubs differ.
+`services.contracts.pb`, so imports and `__module__` names are rewritten. `--check` fails where the committed
+stubs differ.
 """
 
 import re
@@ -62,8 +63,8 @@ def main() -> None:
     for path, text in stubs.items():
         (STUBS / path).parent.mkdir(parents=True, exist_ok=True)
         (STUBS / path).write_text(text)
-    for path in stale:
-        (STUBS / path).unlink()
+    for name in stale:
+        (STUBS / name).unlink()
 
 
 if __name__ == "__main__":

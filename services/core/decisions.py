@@ -1,4 +1,7 @@
-"""Decisions about gangs as values: what goes over the placement stream (mirrors `proto/phalanx/placement/v1/decision.proto`)."""
+"""Decisions about gangs as values: what goes over the placement stream.
+
+They mirror `proto/phalanx/placement/v1/decision.proto`; `services.contracts.decision_codec` converts both ways.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,7 @@
 """Kubernetes objects reduced to what placement needs: the values that flow from watcher to placer and binder.
 
-They mirror `proto/phalanx/cluster/v1`; `services.contracts.codec` converts both ways, `services.core.reduce` makes them from
-the API's JSON. All are immutable and compare by value.
+They mirror `proto/phalanx/cluster/v1`; `services.contracts.cluster_codec` converts both ways, `services.core.reduce`
+makes them from the API's JSON. All are immutable and compare by value.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Reasons as values: why a gang waits, a node does not fit, or a transaction failed.
 
-The codes are those of `ReasonCode` in `proto/phalanx/placement/v1/reason.proto`, in CamelCase (a test compares both lists).
+The codes are those of `ReasonCode` in `proto/phalanx/placement/v1/reason.proto`, in CamelCase
+(a test compares both lists).
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,10 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason. `count` is how many nodes or members it applies to, `subject` the resource, taint or field in question."""
+    """One reason.
+
+    `count` is how many nodes or members it applies to, `subject` the resource, taint or field in question.
+    """
 
     code: ReasonCode
     message: str

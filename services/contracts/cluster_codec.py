@@ -1,0 +1,357 @@
+"""Cluster changes between the core's values and `phalanx.cluster.v1.ClusterEvent`."""
+
+from collections.abc import Callable, Iterable
+
+from google.protobuf.message import DecodeError
+
+from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
+from services.contracts.subjects import CLUSTER, cluster_subject
+from services.contracts.timestamps import from_timestamp, to_timestamp
+from services.core import objects as core
+from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
+
+
+class UndecodableMessage(ValueError):
+    """Bytes that are not a message of the expected type, or a message without what it must carry."""
+
+
+_DEVICE_KINDS = {
+    Kind.RESOURCE_SLICE: "ResourceSlice",
+    Kind.RESOURCE_CLAIM: "ResourceClaim",
+    Kind.RESOURCE_CLAIM_TEMPLATE: "ResourceClaimTemplate",
+    Kind.DEVICE_CLASS: "DeviceClass",
+    Kind.DEVICE_TAINT_RULE: "DeviceTaintRule",
+}
+_DEVICE_KINDS_BACK = {name: kind for kind, name in _DEVICE_KINDS.items()}
+_PHASES = {
+    core.WatchPhase.LISTING: pb.WATCH_PHASE_LISTING,
+    core.WatchPhase.SYNCED: pb.WATCH_PHASE_SYNCED,
+    core.WatchPhase.ABSENT: pb.WATCH_PHASE_ABSENT,
+}
+_PHASES_BACK = {number: phase for phase, number in _PHASES.items()}
+
+
+def change_id(change: ClusterChange) -> str:
+    """Return the event's id: uid and version, or uid and `deleted` for a tombstone.
+
+    A WatchState has neither; its id is unique by what it says.
+    """
+    if isinstance(change, Deleted):
+        return f"{change.metadata.uid}/deleted"
+    if isinstance(change.object, core.WatchState):
+        state = change.object
+        return f"watch/{state.metadata.name}/{state.phase}/{state.api_version}/{state.resource_version}"
+    return f"{change.metadata.uid}/{change.metadata.resource_version}"
+
+
+def change_type(change: ClusterChange) -> str:
+    """Return the CloudEvents type of a change."""
+    return f"{CLUSTER}.{change.kind.value}.{'deleted' if isinstance(change, Deleted) else 'applied'}"
+
+
+def change_subject(change: ClusterChange) -> str:
+    """Return the bus subject of a change."""
+    return cluster_subject(change.kind, change.metadata)
+
+
+def encode_change(change: ClusterChange) -> bytes:
+    """Return a change as bytes. The same change always gives the same bytes."""
+    event = pb.ClusterEvent(metadata=_encode_metadata(change.metadata), deleted=isinstance(change, Deleted))
+    if isinstance(change, Applied):
+        _FILLERS[type(change.object)](event, change.object)
+    return event.SerializeToString(deterministic=True)
+
+
+def decode_change(kind: Kind, data: bytes) -> ClusterChange:
+    """Return the change that `data` states; `kind` is the token of the subject it was read from.
+
+    Raises UndecodableMessage.
+    """
+    event = pb.ClusterEvent()
+    try:
+        event.ParseFromString(data)
+    except DecodeError as error:
+        raise UndecodableMessage(f"expected a phalanx.cluster.v1.ClusterEvent of kind {kind}: {error}") from error
+    metadata = _decode_metadata(event.metadata)
+    if event.deleted:
+        return Deleted(kind=kind, metadata=metadata)
+    which = event.WhichOneof("object")
+    if which is None:
+        raise UndecodableMessage(f"a ClusterEvent of kind {kind} carries neither an object nor a deletion")
+    return Applied(object=_READERS[which](metadata, event))
+
+
+def _encode_metadata(metadata: Metadata) -> pb.Metadata:
+    return pb.Metadata(
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        name=metadata.name,
+        namespace=metadata.namespace,
+        created_at=to_timestamp(metadata.created_at),
+        deleted_at=None if metadata.deleted_at is None else to_timestamp(metadata.deleted_at),
+        labels=dict(metadata.labels),
+        annotations=dict(metadata.annotations),
+        owners=[
+            pb.Owner(
+                kind=owner.kind,
+                name=owner.name,
+                uid=owner.uid,
+                controller=owner.is_controller,
+                api_version=owner.api_version,
+            )
+            for owner in metadata.owners
+        ],
+    )
+
+
+def _decode_metadata(message: pb.Metadata) -> Metadata:
+    return Metadata(
+        name=message.name,
+        namespace=message.namespace,
+        uid=core.Uid(message.uid),
+        resource_version=message.resource_version,
+        created_at=from_timestamp(message.created_at),
+        deleted_at=from_timestamp(message.deleted_at) if message.HasField("deleted_at") else None,
+        labels=dict(message.labels),
+        annotations=dict(message.annotations),
+        owners=tuple(
+            core.Owner(
+                kind=owner.kind,
+                name=owner.name,
+                uid=core.Uid(owner.uid),
+                is_controller=owner.controller,
+                api_version=owner.api_version,
+            )
+            for owner in message.owners
+        ),
+    )
+
+
+def _fill_node(event: pb.ClusterEvent, item: core.Node) -> None:
+    event.node.CopyFrom(
+        pb.Node(
+            allocatable=dict(item.allocatable),
+            unschedulable=item.is_unschedulable,
+            taints=[pb.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in item.taints],
+            ready=item.is_ready,
+        )
+    )
+
+
+def _read_node(metadata: Metadata, event: pb.ClusterEvent) -> core.Node:
+    node = event.node
+    return core.Node(
+        metadata=metadata,
+        allocatable=dict(node.allocatable),
+        is_unschedulable=node.unschedulable,
+        taints=tuple(core.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints),
+        is_ready=node.ready,
+    )
+
+
+def _fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
+    event.pod.CopyFrom(
+        pb.Pod(
+            scheduler_name=item.scheduler_name,
+            group=item.group,
+            node=item.node,
+            phase=item.phase,
+            gated=item.is_gated,
+            requests=dict(item.requests),
+            priority=item.priority,
+            node_selector=dict(item.node_selector),
+            has_node_affinity=item.node_affinity is not None,
+            node_affinity=[_encode_term(term) for term in item.node_affinity or ()],
+            tolerations=[
+                pb.Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
+                for one in item.tolerations
+            ],
+            unsupported=item.unsupported,
+            started=item.has_started,
+            unscheduled_reason=item.unscheduled_reason,
+        )
+    )
+
+
+def _read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
+    pod = event.pod
+    return core.Pod(
+        metadata=metadata,
+        scheduler_name=pod.scheduler_name,
+        group=pod.group,
+        node=core.NodeName(pod.node),
+        phase=pod.phase,
+        is_gated=pod.gated,
+        requests=dict(pod.requests),
+        priority=pod.priority,
+        node_selector=dict(pod.node_selector),
+        node_affinity=tuple(_decode_term(term) for term in pod.node_affinity) if pod.has_node_affinity else None,
+        tolerations=tuple(
+            core.Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
+            for one in pod.tolerations
+        ),
+        unsupported=tuple(pod.unsupported),
+        has_started=pod.started,
+        unscheduled_reason=pod.unscheduled_reason,
+    )
+
+
+def _encode_term(term: core.NodeSelectorTerm) -> pb.NodeSelectorTerm:
+    return pb.NodeSelectorTerm(
+        expressions=_encode_requirements(term.expressions), fields=_encode_requirements(term.fields)
+    )
+
+
+def _encode_requirements(requirements: Iterable[core.NodeRequirement]) -> list[pb.NodeRequirement]:
+    return [pb.NodeRequirement(key=one.key, operator=one.operator, values=one.values) for one in requirements]
+
+
+def _decode_term(term: pb.NodeSelectorTerm) -> core.NodeSelectorTerm:
+    return core.NodeSelectorTerm(
+        expressions=_decode_requirements(term.expressions), fields=_decode_requirements(term.fields)
+    )
+
+
+def _decode_requirements(requirements: Iterable[pb.NodeRequirement]) -> tuple[core.NodeRequirement, ...]:
+    return tuple(
+        core.NodeRequirement(key=one.key, operator=one.operator, values=tuple(one.values)) for one in requirements
+    )
+
+
+def _fill_pod_group(event: pb.ClusterEvent, item: core.PodGroup) -> None:
+    event.pod_group.CopyFrom(
+        pb.PodGroup(
+            min_count=item.min_count,
+            is_gang=item.is_gang,
+            priority=item.priority,
+            priority_class=item.priority_class,
+            workload=item.workload,
+            template=item.template,
+            disrupts_all=item.disrupts_all,
+            initially_scheduled=item.initially_scheduled,
+        )
+    )
+
+
+def _read_pod_group(metadata: Metadata, event: pb.ClusterEvent) -> core.PodGroup:
+    group = event.pod_group
+    return core.PodGroup(
+        metadata=metadata,
+        min_count=group.min_count,
+        is_gang=group.is_gang,
+        priority=group.priority,
+        priority_class=group.priority_class,
+        workload=group.workload,
+        template=group.template,
+        disrupts_all=group.disrupts_all,
+        initially_scheduled=group.initially_scheduled,
+    )
+
+
+def _fill_workload(event: pb.ClusterEvent, item: core.Workload) -> None:
+    event.workload.CopyFrom(
+        pb.Workload(
+            templates=item.templates,
+            controller_kind=item.controller_kind,
+            controller_name=item.controller_name,
+        )
+    )
+
+
+def _read_workload(metadata: Metadata, event: pb.ClusterEvent) -> core.Workload:
+    return core.Workload(
+        metadata=metadata,
+        templates=tuple(event.workload.templates),
+        controller_kind=event.workload.controller_kind,
+        controller_name=event.workload.controller_name,
+    )
+
+
+def _fill_priority_class(event: pb.ClusterEvent, item: core.PriorityClass) -> None:
+    event.priority_class.CopyFrom(
+        pb.PriorityClass(
+            value=item.value, global_default=item.is_global_default, preemption_policy=item.preemption_policy
+        )
+    )
+
+
+def _read_priority_class(metadata: Metadata, event: pb.ClusterEvent) -> core.PriorityClass:
+    return core.PriorityClass(
+        metadata=metadata,
+        value=event.priority_class.value,
+        is_global_default=event.priority_class.global_default,
+        preemption_policy=event.priority_class.preemption_policy,
+    )
+
+
+def _fill_namespace(event: pb.ClusterEvent, item: core.Namespace) -> None:
+    event.namespace.CopyFrom(pb.Namespace(phase=item.phase))
+
+
+def _read_namespace(metadata: Metadata, event: pb.ClusterEvent) -> core.Namespace:
+    return core.Namespace(metadata=metadata, phase=event.namespace.phase)
+
+
+def _fill_device_object(event: pb.ClusterEvent, item: core.DeviceObject) -> None:
+    event.device_object.CopyFrom(
+        pb.DeviceObject(kind=_DEVICE_KINDS[item.kind], spec_json=item.spec_json, status_json=item.status_json)
+    )
+
+
+def _read_device_object(metadata: Metadata, event: pb.ClusterEvent) -> core.DeviceObject:
+    kind = _DEVICE_KINDS_BACK.get(event.device_object.kind)
+    if kind is None:
+        raise UndecodableMessage(f"unknown device object kind {event.device_object.kind!r} of {metadata.name}")
+    return core.DeviceObject(
+        metadata=metadata,
+        kind=kind,
+        spec_json=event.device_object.spec_json,
+        status_json=event.device_object.status_json,
+    )
+
+
+def _fill_watch_state(event: pb.ClusterEvent, item: core.WatchState) -> None:
+    event.watch_state.CopyFrom(
+        pb.WatchState(
+            kind=item.metadata.name,
+            phase=_PHASES[item.phase],
+            api_version=item.api_version,
+            resource_version=item.resource_version,
+            object_count=item.object_count,
+        )
+    )
+
+
+def _read_watch_state(metadata: Metadata, event: pb.ClusterEvent) -> core.WatchState:
+    phase = _PHASES_BACK.get(event.watch_state.phase)
+    if phase is None:
+        raise UndecodableMessage(f"unknown watch phase {event.watch_state.phase} of kind {metadata.name}")
+    return core.WatchState(
+        metadata=metadata,
+        phase=phase,
+        api_version=event.watch_state.api_version,
+        resource_version=event.watch_state.resource_version,
+        object_count=event.watch_state.object_count,
+    )
+
+
+_FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
+    core.Node: _fill_node,  # type: ignore[dict-item]  # each filler is called with the type that is its key
+    core.Pod: _fill_pod,  # type: ignore[dict-item]
+    core.PodGroup: _fill_pod_group,  # type: ignore[dict-item]
+    core.Workload: _fill_workload,  # type: ignore[dict-item]
+    core.PriorityClass: _fill_priority_class,  # type: ignore[dict-item]
+    core.Namespace: _fill_namespace,  # type: ignore[dict-item]
+    core.DeviceObject: _fill_device_object,  # type: ignore[dict-item]
+    core.WatchState: _fill_watch_state,  # type: ignore[dict-item]
+}
+_READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
+    "node": _read_node,
+    "pod": _read_pod,
+    "pod_group": _read_pod_group,
+    "workload": _read_workload,
+    "priority_class": _read_priority_class,
+    "namespace": _read_namespace,
+    "device_object": _read_device_object,
+    "watch_state": _read_watch_state,
+}
