@@ -14,8 +14,8 @@ Resources = Mapping[str, int]
 CPU = "cpu"
 PODS = "pods"
 
-MAX_AMOUNT = 2**62
-"""Larger amounts are refused: sums of a few thousand of them must stay within 64 bits after clamping."""
+MAX_AMOUNT = 2**53
+"""Larger amounts are refused: no machine has them, and sums over the pods of a node stay within 64 bits."""
 
 _SUFFIXES: Mapping[str, Decimal] = {
     "": Decimal(1),

@@ -19,6 +19,7 @@ class ReasonCode(StrEnum):
     GANG_TOO_LARGE = "GangTooLarge"
     CLUSTER_NOT_SYNCED = "ClusterNotSynced"
     MEMBERS_ARRIVING = "MembersArriving"
+    MISCONFIGURED = "Misconfigured"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"

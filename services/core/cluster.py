@@ -1,0 +1,245 @@
+"""The cluster as a fold of the cluster stream: pods, groups, nodes, and what is promised but not yet seen.
+
+`apply` takes one change and says what it may have altered, so that only the gangs that can be helped are tried again.
+Applying a change twice equals applying it once; an older version of an object never replaces a newer one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from services.core.gangs import Gang, assemble, gang_id_of, group_gang_id, is_ours
+from services.core.inventory import Inventory, Snapshot
+from services.core.node_rules import Constraints
+from services.core.objects import (
+    Applied,
+    ClusterChange,
+    Deleted,
+    GangId,
+    Kind,
+    Metadata,
+    Node,
+    NodeName,
+    Pod,
+    PodGroup,
+    TransactionId,
+    Uid,
+    WatchPhase,
+    WatchState,
+)
+from services.core.quantities import Resources
+
+ObjectKey = tuple[str, str]
+"""Namespace and name."""
+
+NEEDED_KINDS = (Kind.NODE, Kind.POD)
+"""Kinds that must be followed before anything is decided."""
+OPTIONAL_KINDS = (Kind.POD_GROUP,)
+"""Kinds that must be followed, or known to be absent, before anything is decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A member that is promised to a node, and not yet seen there."""
+
+    uid: Uid
+    gang: GangId
+    transaction: TransactionId
+    node: NodeName
+    requests: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a change may have altered: gangs by themselves, and nodes that may have room now."""
+
+    gangs: frozenset[GangId] = frozenset()
+    roomier_nodes: frozenset[NodeName] = frozenset()
+
+
+NOTHING = Effects()
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """What is known of the cluster. `revision` is the stream sequence up to which it has been folded."""
+
+    inventory: Inventory = field(default_factory=Inventory)
+    revision: int = 0
+    _pods: dict[ObjectKey, Pod] = field(default_factory=dict)
+    _groups: dict[ObjectKey, PodGroup] = field(default_factory=dict)
+    _gang_pods: dict[GangId, set[ObjectKey]] = field(default_factory=dict)
+    _watches: dict[Kind, WatchState] = field(default_factory=dict)
+    _promises: dict[Uid, Promise] = field(default_factory=dict)
+
+    def apply(self, change: ClusterChange, *, revision: int) -> Effects:
+        """Fold one change. Kinds that placement does not read yet have no effect."""
+        self.revision = max(self.revision, revision)
+        match change:
+            case Applied(object=Node() as node):
+                return self._apply_node(node)
+            case Applied(object=Pod() as pod):
+                return self._apply_pod(pod)
+            case Applied(object=PodGroup() as group):
+                return self._apply_group(group)
+            case Applied(object=WatchState() as state):
+                return self._apply_watch(state)
+            case Deleted(kind=Kind.NODE):
+                return self._delete_node(change.metadata)
+            case Deleted(kind=Kind.POD):
+                return self._delete_pod(change.metadata)
+            case Deleted(kind=Kind.POD_GROUP):
+                return self._delete_group(change.metadata)
+            case _:
+                return NOTHING
+
+    def unsynced(self) -> tuple[str, ...]:
+        """Return the kinds that are not followed to the end; nothing is decided while there are any."""
+        phases = {kind: state.phase for kind, state in self._watches.items()}
+        missing = [kind for kind in NEEDED_KINDS if phases.get(kind) is not WatchPhase.SYNCED]
+        missing += [kind for kind in OPTIONAL_KINDS if phases.get(kind) not in {WatchPhase.SYNCED, WatchPhase.ABSENT}]
+        return tuple(kind.value for kind in missing)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, or None."""
+        return self._pods.get((namespace, name))
+
+    def pods(self) -> Iterable[Pod]:
+        """Return all pods."""
+        return self._pods.values()
+
+    def gang_ids(self) -> frozenset[GangId]:
+        """Return the gangs that we place."""
+        return frozenset(gang for gang in self._gang_pods if is_ours(self._members(gang)))
+
+    def gang(self, gang: GangId) -> Gang | None:
+        """Return a gang as it stands, or None where no pod of our scheduler belongs to it."""
+        pods = self._members(gang)
+        if not is_ours(pods):
+            return None
+        _, namespace, name = gang.split("/")
+        group = self._groups.get((namespace, name)) if gang.startswith("podgroup/") else None
+        return assemble(gang, pods=pods, group=group)
+
+    def promises(self) -> Mapping[Uid, Promise]:
+        """Return what is promised and not yet seen, by pod."""
+        return self._promises
+
+    def promise(self, promise: Promise) -> None:
+        """Hold a node's resources for a member until the stream shows it bound or gone."""
+        self.withdraw(promise.uid)
+        self._promises[promise.uid] = promise
+        self.inventory.charge(promise.node, requests=promise.requests)
+
+    def withdraw(self, uid: Uid) -> NodeName | None:
+        """Give a promise up, and return its node."""
+        promise = self._promises.pop(uid, None)
+        if promise is None:
+            return None
+        self.inventory.release(promise.node, requests=promise.requests)
+        return promise.node
+
+    def snapshot(self, constraints: Iterable[Constraints]) -> Snapshot:
+        """Return the nodes with what is free beside bound and promised pods."""
+        return self.inventory.snapshot(constraints)
+
+    def _members(self, gang: GangId) -> list[Pod]:
+        return [self._pods[key] for key in self._gang_pods.get(gang, ())]
+
+    def _apply_node(self, node: Node) -> Effects:
+        name = NodeName(node.metadata.name)
+        known = self.inventory.node(name)
+        if known is not None and is_older(node.metadata, than=known.metadata):
+            return NOTHING
+        if known == node:
+            return NOTHING
+        self.inventory.put_node(node)
+        return Effects(roomier_nodes=frozenset({name}))
+
+    def _delete_node(self, metadata: Metadata) -> Effects:
+        known = self.inventory.node(NodeName(metadata.name))
+        if known is not None and known.metadata.uid == metadata.uid:
+            self.inventory.remove_node(NodeName(metadata.name))
+        return NOTHING
+
+    def _apply_pod(self, pod: Pod) -> Effects:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        known = self._pods.get(key)
+        if known is not None and is_older(pod.metadata, than=known.metadata):
+            return NOTHING
+        if known == pod:
+            return NOTHING
+        freed = self._forget(key) if known is not None else set()
+        if known is not None and known.metadata.uid != pod.metadata.uid:
+            freed |= self._withdrawn(known.metadata.uid)
+        if pod.node or pod.is_terminating or pod.is_finished:
+            freed |= self._withdrawn(pod.metadata.uid)
+        self._pods[key] = pod
+        if pod.node and not pod.is_finished:
+            self.inventory.charge(pod.node, requests=pod.requests)
+        gang = gang_id_of(pod)
+        self._gang_pods.setdefault(gang, set()).add(key)
+        if pod.node and not pod.is_finished:
+            freed.discard(pod.node)
+        return Effects(gangs=frozenset({gang}), roomier_nodes=frozenset(freed))
+
+    def _delete_pod(self, metadata: Metadata) -> Effects:
+        key = (metadata.namespace, metadata.name)
+        known = self._pods.get(key)
+        if known is None or known.metadata.uid != metadata.uid:
+            return NOTHING
+        freed = self._forget(key) | self._withdrawn(known.metadata.uid)
+        return Effects(gangs=frozenset({gang_id_of(known)}), roomier_nodes=frozenset(freed))
+
+    def _withdrawn(self, uid: Uid) -> set[NodeName]:
+        """Give a promise up, and return its node as a set."""
+        node = self.withdraw(uid)
+        return set() if node is None else {node}
+
+    def _forget(self, key: ObjectKey) -> set[NodeName]:
+        """Take a pod out of all books, and return the node that it left."""
+        pod = self._pods.pop(key)
+        gang = gang_id_of(pod)
+        self._gang_pods[gang].discard(key)
+        if not self._gang_pods[gang]:
+            del self._gang_pods[gang]
+        if not pod.node or pod.is_finished:
+            return set()
+        self.inventory.release(pod.node, requests=pod.requests)
+        return {pod.node}
+
+    def _apply_group(self, group: PodGroup) -> Effects:
+        key = (group.metadata.namespace, group.metadata.name)
+        known = self._groups.get(key)
+        if known is not None and is_older(group.metadata, than=known.metadata):
+            return NOTHING
+        self._groups[key] = group
+        # Our own status writes come back here; they change nothing that placement reads.
+        same = known is not None and _placement_view(known) == _placement_view(group)
+        return NOTHING if same else Effects(gangs=frozenset({group_gang_id(group)}))
+
+    def _delete_group(self, metadata: Metadata) -> Effects:
+        key = (metadata.namespace, metadata.name)
+        known = self._groups.get(key)
+        if known is None or known.metadata.uid != metadata.uid:
+            return NOTHING
+        del self._groups[key]
+        return Effects(gangs=frozenset({group_gang_id(known)}))
+
+    def _apply_watch(self, state: WatchState) -> Effects:
+        self._watches[Kind(state.metadata.name)] = state
+        return NOTHING
+
+
+def is_older(metadata: Metadata, *, than: Metadata) -> bool:
+    """Tell whether this is an earlier version of the same object, or an object that was replaced by another.
+
+    Versions are decimal integers that only grow, also from an object to its successor of the same name (KEP-5504).
+    """
+    if not (metadata.resource_version.isdecimal() and than.resource_version.isdecimal()):
+        return False
+    return int(metadata.resource_version) < int(than.resource_version)
+
+
+def _placement_view(group: PodGroup) -> tuple[object, ...]:
+    meta = group.metadata
+    return (meta.uid, group.min_count, group.is_gang, group.priority, meta.deleted_at, meta.annotations)

@@ -1,0 +1,398 @@
+"""Which gangs are tried when, and what is decided: events in, decisions out.
+
+The decider folds both streams and knows why each gang waits, so an event wakes the gangs that it can help, at once and
+no others. It never reads a clock: moments are arguments, and `next_due` says when time alone makes a difference. Decisions
+take effect here when they are made; `reject` takes one back that could not be published.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from services.core.cluster import Cluster, Promise
+from services.core.decisions import Assignment, Decision, Proposed, Refused, Repairing, RolledBack, Waiting
+from services.core.gangs import Gang, MemberState, state_of
+from services.core.ledger import Ledger, OpenTransaction
+from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
+from services.core.quantities import Resources
+from services.core.reasons import Reason, ReasonCode, codes
+from services.core.solver import Placement, Refusal, classes_of, solve
+from services.core.trying import Hopeless, constraints_of_all, repair_window, try_gang
+
+MAX_LINKS = 127
+"""Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
+
+HELPED_BY_ROOM = frozenset({ReasonCode.INSUFFICIENT_CAPACITY})
+"""Reasons that more room on nodes can change; the others change with the gang's own objects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPolicy:
+    """How gangs are decided.
+
+    `settle` is how long a group must have stopped arriving before it is placed with fewer members than may come, but at
+    most `patience` is spent on that. `deadline` is when a proposal must have ended. A gang whose transactions fail waits
+    `backoff`, doubled each time up to `max_backoff`; the first refusal before anything was written costs no wait.
+    """
+
+    settle: timedelta = timedelta(milliseconds=50)
+    patience: timedelta = timedelta(seconds=10)
+    deadline: timedelta = timedelta(seconds=60)
+    repair_window: timedelta = timedelta(seconds=30)
+    backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(minutes=5)
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A decision with the trace contexts of the event that made it possible and of the other members' events."""
+
+    decision: Decision
+    cause: str = ""
+    links: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """What the decider remembers of one gang."""
+
+    #: When the first open member since the last attempt appeared, and the last one.
+    first_at: datetime | None = None
+    arrived_at: datetime | None = None
+    #: Trace context of the event that woke the gang last.
+    cause: str = ""
+    #: Trace contexts of its members' events, newest last.
+    links: dict[Uid, str] = field(default_factory=dict)
+    #: Transactions that failed in a row.
+    failures: int = 0
+    #: Not tried again before.
+    retry_at: datetime | None = None
+    #: The smallest amounts that one open member asks for, and how many members are needed: the least that could help.
+    least: Resources | None = None
+    needed: int = 0
+    #: The last answer, with present numbers.
+    answer: Waiting | None = None
+    since: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Decider:
+    """The placer's mind."""
+
+    policy: DecisionPolicy = field(default_factory=DecisionPolicy)
+    cluster: Cluster = field(default_factory=Cluster)
+    ledger: Ledger = field(default_factory=Ledger)
+    _records: dict[GangId, _Record] = field(default_factory=dict)
+    _awake: set[GangId] = field(default_factory=set)
+    _roomier: set[NodeName] = field(default_factory=set)
+    _room_cause: str = ""
+
+    def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
+        """Fold a change of the cluster; `cause` is its trace context."""
+        arrives = self._arrives(change)
+        effects = self.cluster.apply(change, revision=revision)
+        for gang in effects.gangs:
+            record = self._records.setdefault(gang, _Record())
+            self._awake.add(gang)
+            record.cause = cause
+            if arrives:
+                record.first_at = record.first_at or at
+                record.arrived_at = at
+                record.links[change.metadata.uid] = cause
+                if len(record.links) > MAX_LINKS:
+                    del record.links[next(iter(record.links))]
+        if effects.roomier_nodes:
+            self._roomier |= effects.roomier_nodes
+            self._room_cause = cause
+
+    def observe_decision(self, decision: Decision, *, at: datetime) -> None:
+        """Fold a decision, our own or another's."""
+        if self.ledger.has_ended(decision.transaction) and decision.transaction:
+            return
+        before = self.ledger.transaction(decision.transaction)
+        self.ledger.apply(decision)
+        match decision.event:
+            case Proposed():
+                after = self.ledger.transaction(decision.transaction)
+                if after is not None and after is not before:
+                    self._promise(after)
+            case Repairing() as repairing:
+                if before is not None:
+                    for member in repairing.open:
+                        self._withdraw(member.uid)
+            case Waiting():
+                return
+            case _:
+                self._settle_end(decision, before, at=at)
+
+    def decide(self, now: datetime) -> tuple[Outcome, ...]:
+        """Try every gang that something may have helped, repairs first, and return what was decided."""
+        if self.cluster.unsynced():
+            return ()
+        self._wake_helped()
+        outcomes: list[Outcome] = []
+        held: list[Promise] = []
+        for transaction in [one for one in self.ledger.open() if one.repairing is not None]:
+            outcomes += self._repair(transaction, held=held, now=now)
+        try:
+            outcomes += self._decide_newcomers(now)
+        finally:
+            for promise in held:
+                self.cluster.inventory.release(promise.node, requests=promise.requests)
+        return tuple(outcomes)
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """Return when a gang is due that nothing but time holds back, or None."""
+        due = [moment for gang in self._awake if (moment := self._not_before(self._records[gang])) is not None]
+        return max(min(due), now) if due else None
+
+    def reject(self, decision: Decision) -> None:
+        """Take a decision back that could not be published, because another placer wrote first."""
+        if isinstance(decision.event, Proposed):
+            known = self.ledger.transaction(decision.transaction)
+            if known is not None and known.proposed == decision:
+                self.ledger.discard(decision.transaction)
+                for assignment in decision.event.assignments:
+                    self._withdraw(assignment.uid)
+        else:
+            self.ledger.unpublish(decision)
+        if decision.gang in self._records:
+            self._awake.add(decision.gang)
+
+    def answer(self, gang: GangId) -> tuple[Waiting | None, datetime | None]:
+        """Return the gang's last answer with present numbers, and since when its reasons hold."""
+        record = self._records.get(gang)
+        return (None, None) if record is None else (record.answer, record.since)
+
+    def waiting_in_order(self) -> tuple[Gang, ...]:
+        """Return the gangs that wait, in the order in which they are tried."""
+        gangs = [self.cluster.gang(gang) for gang, record in self._records.items() if record.answer is not None]
+        return tuple(sorted((gang for gang in gangs if gang is not None), key=lambda gang: gang.order))
+
+    def _arrives(self, change: ClusterChange) -> bool:
+        """Tell whether the change is a new open member, and not news of one that is known."""
+        if not isinstance(change, Applied) or not isinstance(change.object, Pod):
+            return False
+        pod = change.object
+        if state_of(pod) is not MemberState.OPEN:
+            return False
+        known = self.cluster.pod(pod.metadata.namespace, pod.metadata.name)
+        return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
+
+    def _decide_newcomers(self, now: datetime) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        due: list[Gang] = []
+        for gang_id in list(self._awake):
+            record = self._records[gang_id]
+            moment = self._not_before(record)
+            if moment is not None and moment > now:
+                continue
+            self._awake.discard(gang_id)
+            if self.ledger.of_gang(gang_id) is not None:
+                continue
+            gang = self.cluster.gang(gang_id)
+            if gang is None or not (gang.open or (gang.gated and gang.existing < gang.min_count)):
+                self._rest(gang_id, is_gone=gang is None)
+            else:
+                due.append(gang)
+        for gang in sorted(due, key=lambda gang: gang.order):
+            outcomes += self._try(gang, now=now)
+        return outcomes
+
+    def _try(self, gang: Gang, *, now: datetime) -> list[Outcome]:
+        record = self._records[gang.id]
+        record.first_at = None
+        snapshot = self.cluster.snapshot(constraints_of_all(gang.open))
+        match try_gang(gang, snapshot):
+            case Placement(nodes=nodes):
+                names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
+                proposal = Proposed(
+                    revision=self.cluster.revision,
+                    deadline=now + self.policy.deadline,
+                    min_count=gang.min_count,
+                    assignments=tuple(
+                        Assignment(pod=names[uid], uid=uid, node=node) for uid, node in sorted(nodes.items())
+                    ),
+                    already_placed=len(gang.placed),
+                    repair_window=repair_window(gang, default=self.policy.repair_window),
+                )
+                transaction = transaction_id(gang.id, revision=self.cluster.revision, at=now)
+                return [self._propose(gang.id, transaction, proposal, now=now)]
+            case Refusal() as refusal:
+                record.least, record.needed = _least(gang.open), gang.needed
+                return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
+            case Hopeless(reasons=reasons):
+                record.least = None
+                return self._wait(gang, reasons, placeable=0, now=now)
+
+    def _repair(self, transaction: OpenTransaction, *, held: list[Promise], now: datetime) -> list[Outcome]:
+        """Return the next round of a transaction, or hold what could be had of it against newcomers."""
+        repairing = transaction.repairing
+        gang = self.cluster.gang(transaction.gang)
+        if repairing is None or gang is None:
+            return []
+        settled = {one.uid for one in repairing.bound} | set(self.cluster.promises())
+        members = tuple(pod for pod in gang.open if pod.metadata.uid not in settled)
+        bound = len({one.uid for one in repairing.bound} | {pod.metadata.uid for pod in gang.placed})
+        if not members:
+            return []
+        excluded = {one.uid: frozenset(one.excluded_nodes) for one in repairing.open}
+        answer = solve(
+            self.cluster.snapshot(constraints_of_all(members)),
+            classes=classes_of(members, excluded_nodes=excluded),
+            needed=max(repairing.min_count - bound, 1),
+        )
+        if isinstance(answer, Refusal):
+            self._hold(transaction, members, answer, held=held)
+            return []
+        names = {pod.metadata.uid: pod.metadata.name for pod in members}
+        fresh = tuple(Assignment(pod=names[uid], uid=uid, node=node) for uid, node in sorted(answer.nodes.items()))
+        proposal = Proposed(
+            revision=self.cluster.revision,
+            deadline=repairing.until,
+            min_count=repairing.min_count,
+            round=repairing.round + 1,
+            assignments=(*repairing.bound, *fresh),
+            already_placed=transaction.proposal.already_placed,
+            repair_window=transaction.proposal.repair_window,
+        )
+        return [self._propose(gang.id, transaction.id, proposal, now=now)]
+
+    def _hold(
+        self, transaction: OpenTransaction, members: tuple[Pod, ...], refusal: Refusal, *, held: list[Promise]
+    ) -> None:
+        requests = {pod.metadata.uid: pod.requests for pod in members}
+        for uid, node in refusal.partial.items():
+            self.cluster.inventory.charge(node, requests=requests[uid])
+            held.append(
+                Promise(uid=uid, gang=transaction.gang, transaction=transaction.id, node=node, requests=requests[uid])
+            )
+
+    def _propose(self, gang: GangId, transaction: TransactionId, proposal: Proposed, *, now: datetime) -> Outcome:
+        decision = Decision(gang=gang, event=proposal, decided_at=now, transaction=transaction, epoch=self.policy.epoch)
+        self.observe_decision(decision, at=now)
+        record = self._records.setdefault(gang, _Record())
+        record.answer, record.since, record.least = None, now, None
+        links = tuple(link for link in record.links.values() if link and link != record.cause)
+        record.links.clear()
+        return Outcome(decision=decision, cause=record.cause, links=links)
+
+    def _wait(self, gang: Gang, reasons: tuple[Reason, ...], *, placeable: int, now: datetime) -> list[Outcome]:
+        record = self._records[gang.id]
+        event = Waiting(
+            revision=self.cluster.revision,
+            min_count=gang.min_count,
+            existing=gang.existing,
+            placeable=placeable,
+            reasons=reasons,
+        )
+        known = self.ledger.waiting(gang.id)
+        told = known is not None and isinstance(known.event, Waiting) and codes(known.event.reasons) == codes(reasons)
+        if record.answer is None or codes(record.answer.reasons) != codes(reasons):
+            record.since = known.decided_at if told and known is not None else now
+        record.answer = event
+        if told:
+            return []
+        decision = Decision(gang=gang.id, event=event, decided_at=now, epoch=self.policy.epoch)
+        self.ledger.apply(decision)
+        return [Outcome(decision=decision, cause=record.cause)]
+
+    def _rest(self, gang: GangId, *, is_gone: bool) -> None:
+        """A gang with nothing to place needs no attention until one of its objects changes."""
+        record = self._records[gang]
+        record.answer, record.least = None, None
+        if is_gone:
+            del self._records[gang]
+            self.ledger.forget(gang)
+
+    def _settle_end(self, decision: Decision, transaction: OpenTransaction | None, *, at: datetime) -> None:
+        """Drop what an ended transaction still holds, and let its gang be tried again."""
+        if transaction is None:
+            return
+        record = self._records.setdefault(decision.gang, _Record())
+        # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
+        # before it, and the node would look free for a moment.
+        bound = {one.uid for one in _written(decision.event)}
+        for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
+            if promise.uid not in bound:
+                self._withdraw(promise.uid)
+        if isinstance(decision.event, Refused | RolledBack):
+            record.failures += 1
+            record.retry_at = self._retry_at(decision, failures=record.failures, at=at)
+        else:
+            record.failures, record.retry_at = 0, None
+        self._awake.add(decision.gang)
+
+    def _retry_at(self, decision: Decision, *, failures: int, at: datetime) -> datetime | None:
+        free_tries = 1 if isinstance(decision.event, Refused) else 0
+        steps = failures - free_tries
+        if steps <= 0:
+            return None
+        delay = min(self.policy.backoff * 2 ** min(steps - 1, 20), self.policy.max_backoff)
+        # Jitter without randomness: gangs that fail together come back apart.
+        spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
+        return at + delay * (0.75 + 0.5 * spread)
+
+    def _not_before(self, record: _Record) -> datetime | None:
+        moments = [] if record.retry_at is None else [record.retry_at]
+        if record.arrived_at is not None and record.first_at is not None:
+            moments.append(min(record.arrived_at + self.policy.settle, record.first_at + self.policy.patience))
+        return max(moments, default=None)
+
+    def _wake_helped(self) -> None:
+        """Wake the gangs that wait for room, where the nodes that got some could hold one of their members."""
+        if not self._roomier:
+            return
+        free = [self.cluster.inventory.free_on(name) for name in self._roomier]
+        total = self.cluster.inventory.total_free()
+        for gang, record in self._records.items():
+            if record.least is not None and _could_help(record.least, needed=record.needed, free=free, total=total):
+                self._awake.add(gang)
+                record.cause = self._room_cause
+        self._roomier.clear()
+
+    def _promise(self, transaction: OpenTransaction) -> None:
+        pods = {pod.metadata.uid: pod for pod in getattr(self.cluster.gang(transaction.gang), "open", ())}
+        for assignment in transaction.assignments:
+            pod = pods.get(assignment.uid)
+            if pod is not None:
+                self.cluster.promise(
+                    Promise(
+                        uid=assignment.uid,
+                        gang=transaction.gang,
+                        transaction=transaction.id,
+                        node=assignment.node,
+                        requests=pod.requests,
+                    )
+                )
+
+    def _withdraw(self, uid: Uid) -> None:
+        node = self.cluster.withdraw(uid)
+        if node is not None:
+            self._roomier.add(node)
+
+
+def transaction_id(gang: GangId, *, revision: int, at: datetime) -> TransactionId:
+    """Return an id that is unique for ever and sorts by time."""
+    digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()}".encode()).hexdigest()[:12]
+    return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
+
+
+def _least(pods: Iterable[Pod]) -> Resources:
+    """Return the smallest amount of each resource that every one of the pods asks for."""
+    least: dict[str, int] | None = None
+    for pod in pods:
+        if least is None:
+            least = dict(pod.requests)
+        else:
+            least = {name: min(amount, pod.requests.get(name, 0)) for name, amount in least.items()}
+    return {name: amount for name, amount in (least or {}).items() if amount > 0}
+
+
+def _could_help(least: Resources, *, needed: int, free: list[dict[str, int]], total: Resources) -> bool:
+    """Tell whether one of the nodes could hold one member, and all nodes together the amounts that are needed."""
+    if any(total.get(name, 0) < amount * needed for name, amount in least.items()):
+        return False
+    return any(all(one.get(name, 0) >= amount for name, amount in least.items()) for one in free)

@@ -1,0 +1,129 @@
+"""Open transactions as a fold of the placement stream.
+
+Placer and binder fold the same stream, so a restarted one of either knows what is promised, what is being repaired, and
+which gangs wait and why, from the last message of each subject alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from services.core.decisions import Assignment, Decision, Proposed, Repairing, Waiting
+from services.core.objects import GangId, TransactionId
+
+MAX_ENDED = 65_536
+"""Ended transactions that are remembered, so that a late message cannot open one again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that has not ended.
+
+    `proposed` is its last round. `repairing` is set while the placer owes it the next round.
+    """
+
+    id: TransactionId
+    gang: GangId
+    proposed: Decision
+    proposal: Proposed
+    repairing: Repairing | None = None
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """What the last round promised."""
+        return self.proposal.assignments
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """Transactions and waiting gangs, by what the placement stream says."""
+
+    _open: dict[TransactionId, OpenTransaction] = field(default_factory=dict)
+    _by_gang: dict[GangId, TransactionId] = field(default_factory=dict)
+    #: Insertion-ordered, for bounded memory.
+    _ended: dict[TransactionId, None] = field(default_factory=dict)
+    _waiting: dict[GangId, Decision] = field(default_factory=dict)
+    _last: dict[GangId, Decision] = field(default_factory=dict)
+
+    def apply(self, decision: Decision) -> None:
+        """Fold one decision. Repeated and late ones change nothing."""
+        known = self._last.get(decision.gang)
+        if known is None or known.decided_at <= decision.decided_at:
+            self._last[decision.gang] = decision
+        if decision.ends_transaction:
+            self._end(decision)
+            return
+        match decision.event:
+            case Waiting():
+                self._waiting[decision.gang] = decision
+            case Proposed() as proposal:
+                self._propose(decision, proposal)
+            case Repairing() as repairing:
+                self._repair(decision, repairing)
+            case _:
+                return
+
+    def open(self) -> Iterable[OpenTransaction]:
+        """Return the open transactions, oldest first."""
+        return self._open.values()
+
+    def transaction(self, transaction: TransactionId) -> OpenTransaction | None:
+        """Return an open transaction, or None."""
+        return self._open.get(transaction)
+
+    def of_gang(self, gang: GangId) -> OpenTransaction | None:
+        """Return the gang's open transaction, or None."""
+        transaction = self._by_gang.get(gang)
+        return None if transaction is None else self._open[transaction]
+
+    def has_ended(self, transaction: TransactionId) -> bool:
+        """Tell whether the transaction has ended."""
+        return transaction in self._ended
+
+    def waiting(self, gang: GangId) -> Decision | None:
+        """Return what was last published about the gang's waiting, unless something else happened since."""
+        return self._waiting.get(gang)
+
+    def last(self, gang: GangId) -> Decision | None:
+        """Return the last decision about a gang."""
+        return self._last.get(gang)
+
+    def discard(self, transaction: TransactionId) -> None:
+        """Drop a transaction that was decided here and could not be published."""
+        known = self._open.pop(transaction, None)
+        if known is not None and self._by_gang.get(known.gang) == transaction:
+            del self._by_gang[known.gang]
+
+    def unpublish(self, decision: Decision) -> None:
+        """Drop a Waiting that was decided here and could not be published."""
+        if self._waiting.get(decision.gang) == decision:
+            del self._waiting[decision.gang]
+
+    def forget(self, gang: GangId) -> None:
+        """Drop what is remembered of a gang that is gone and has no open transaction."""
+        if gang not in self._by_gang:
+            self._waiting.pop(gang, None)
+            self._last.pop(gang, None)
+
+    def _propose(self, decision: Decision, proposal: Proposed) -> None:
+        known = self._open.get(decision.transaction)
+        if decision.transaction in self._ended or (known is not None and known.proposal.round >= proposal.round):
+            return
+        self._open[decision.transaction] = OpenTransaction(
+            id=decision.transaction, gang=decision.gang, proposed=decision, proposal=proposal
+        )
+        self._by_gang[decision.gang] = decision.transaction
+        self._waiting.pop(decision.gang, None)
+
+    def _repair(self, decision: Decision, repairing: Repairing) -> None:
+        known = self._open.get(decision.transaction)
+        if known is not None and repairing.round >= known.proposal.round:
+            self._open[decision.transaction] = replace(known, repairing=repairing)
+
+    def _end(self, decision: Decision) -> None:
+        self._ended[decision.transaction] = None
+        if len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        ended = self._open.pop(decision.transaction, None)
+        if ended is not None and self._by_gang.get(ended.gang) == decision.transaction:
+            del self._by_gang[ended.gang]
+        self._waiting.pop(decision.gang, None)

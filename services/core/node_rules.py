@@ -1,0 +1,147 @@
+"""Which nodes admit a pod at all: cordons, taints, node selectors and required node affinity.
+
+The rules are those of kube-scheduler 1.37's filters NodeUnschedulable, TaintToleration and NodeAffinity. Amounts are
+not judged here: `services.core.solver` counts how many members fit on each node that admits them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from services.core.objects import Node, NodeRequirement, NodeSelectorTerm, Pod, Taint, Toleration
+from services.core.reasons import ReasonCode
+
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""A cordoned node admits a pod that tolerates this taint, whether or not the node carries it."""
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+class Verdict(IntEnum):
+    """Whether a node admits a pod; the first rule that it breaks, in kube-scheduler's order."""
+
+    ADMITTED = 0
+    UNSCHEDULABLE = 1
+    NOT_READY = 2
+    TAINTED = 3
+    SELECTOR = 4
+    AFFINITY = 5
+    EXCLUDED = 6
+    ABSENT = 7
+    """The row of a node that is gone."""
+
+
+REASON_OF_VERDICT: Mapping[Verdict, ReasonCode] = {
+    Verdict.UNSCHEDULABLE: ReasonCode.NODE_UNSCHEDULABLE,
+    Verdict.NOT_READY: ReasonCode.NODE_NOT_READY,
+    Verdict.TAINTED: ReasonCode.TAINT_NOT_TOLERATED,
+    Verdict.SELECTOR: ReasonCode.NODE_SELECTOR_MISMATCH,
+    Verdict.AFFINITY: ReasonCode.NODE_AFFINITY_MISMATCH,
+    Verdict.EXCLUDED: ReasonCode.NODE_EXCLUDED,
+}
+
+TEXT_OF_VERDICT: Mapping[Verdict, str] = {
+    Verdict.UNSCHEDULABLE: "cordoned",
+    Verdict.NOT_READY: "not ready",
+    Verdict.TAINTED: "tainted against these pods",
+    Verdict.SELECTOR: "without the labels of nodeSelector",
+    Verdict.AFFINITY: "outside the required node affinity",
+    Verdict.EXCLUDED: "excluded, because the API refused a binding there",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """What a pod demands of a node, besides amounts. Hashable: pods with equal constraints share one judgement."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def constraints_of(pod: Pod) -> Constraints:
+    """Return the constraints of a pod."""
+    return Constraints(
+        node_selector=tuple(sorted(pod.node_selector.items())),
+        node_affinity=pod.node_affinity,
+        tolerations=pod.tolerations,
+    )
+
+
+def verdict(node: Node, *, constraints: Constraints) -> Verdict:
+    """Return whether the node admits pods with these constraints."""
+    if node.is_unschedulable and not _is_tolerated(UNSCHEDULABLE_TAINT, constraints.tolerations):
+        return Verdict.UNSCHEDULABLE
+    if any(taint.effect in HARD_EFFECTS and not _is_tolerated(taint, constraints.tolerations) for taint in node.taints):
+        return Verdict.TAINTED
+    if not node.is_ready:
+        return Verdict.NOT_READY
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in constraints.node_selector):
+        return Verdict.SELECTOR
+    if constraints.node_affinity is not None and not any(
+        _term_holds(term, labels=labels, name=node.metadata.name) for term in constraints.node_affinity
+    ):
+        return Verdict.AFFINITY
+    return Verdict.ADMITTED
+
+
+def _is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether one toleration covers the taint (core/v1 Toleration.ToleratesTaint)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Lt" | "Gt":
+            wanted, found = _integer(toleration.value), _integer(taint.value)
+            if wanted is None or found is None:
+                return False
+            return found < wanted if toleration.operator == "Lt" else found > wanted
+        case _:
+            return False
+
+
+def _term_holds(term: NodeSelectorTerm, *, labels: Mapping[str, str], name: str) -> bool:
+    """Tell whether every requirement of the term holds; an empty term holds nowhere."""
+    if not term.expressions and not term.fields:
+        return False
+    fields = {"metadata.name": name}
+    return all(_requirement_holds(one, values=labels) for one in term.expressions) and all(
+        _requirement_holds(one, values=fields) for one in term.fields
+    )
+
+
+def _requirement_holds(requirement: NodeRequirement, *, values: Mapping[str, str]) -> bool:
+    found = values.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return found is not None and found in requirement.values
+        case "NotIn":
+            return found is None or found not in requirement.values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt":
+            left = None if found is None else _integer(found)
+            right = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+            if left is None or right is None:
+                return False
+            return left > right if requirement.operator == "Gt" else left < right
+        case _:
+            return False
+
+
+def _integer(text: str) -> int | None:
+    """Return a decimal integer as the API compares them, or None."""
+    digits = text.removeprefix("-").removeprefix("+")
+    return int(text) if digits.isascii() and digits.isdigit() else None

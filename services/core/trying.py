@@ -1,0 +1,74 @@
+"""One attempt to place one gang on a snapshot: quorum, settings, then the solver."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from services.core.durations import DurationError, parse_duration
+from services.core.gangs import Gang, quorum_reasons
+from services.core.inventory import Snapshot
+from services.core.names import REPAIR_WINDOW_ANNOTATION
+from services.core.node_rules import Constraints, constraints_of
+from services.core.objects import NodeName, Pod, Uid
+from services.core.reasons import Reason, ReasonCode
+from services.core.solver import Placement, Refusal, classes_of, solve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hopeless:
+    """The gang cannot be tried: members are missing, or something cannot be read."""
+
+    reasons: tuple[Reason, ...]
+
+
+def constraints_of_all(pods: Iterable[Pod]) -> frozenset[Constraints]:
+    """Return the distinct constraints of pods, which a snapshot has to judge."""
+    return frozenset(constraints_of(pod) for pod in pods)
+
+
+def try_gang(
+    gang: Gang, snapshot: Snapshot, *, excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None
+) -> Placement | Refusal | Hopeless:
+    """Place the gang's open members on the snapshot, all that fit and at least as many as it needs.
+
+    The snapshot's `free` is reduced only where the answer is a Placement. Its verdicts must cover the open members.
+    """
+    reasons = (*quorum_reasons(gang), *settings_reasons(gang))
+    if reasons:
+        return Hopeless(reasons=reasons)
+    before = snapshot.free.copy()
+    answer = solve(snapshot, classes=classes_of(gang.open, excluded_nodes=excluded_nodes), needed=gang.needed)
+    if isinstance(answer, Refusal):
+        snapshot.free[:] = before
+    return answer
+
+
+def settings_reasons(gang: Gang) -> tuple[Reason, ...]:
+    """Return what is wrong with the gang's annotations; empty where nothing is."""
+    text = _annotation(gang, REPAIR_WINDOW_ANNOTATION)
+    if text is None:
+        return ()
+    try:
+        parse_duration(text)
+    except DurationError as error:
+        message = f"annotation {REPAIR_WINDOW_ANNOTATION}: {error}"
+        return (Reason(code=ReasonCode.MISCONFIGURED, message=message, subject=REPAIR_WINDOW_ANNOTATION),)
+    return ()
+
+
+def repair_window(gang: Gang, *, default: timedelta) -> timedelta:
+    """Return how long failed members of the gang are re-placed before it is undone."""
+    text = _annotation(gang, REPAIR_WINDOW_ANNOTATION)
+    if text is None:
+        return default
+    try:
+        return parse_duration(text)
+    except DurationError:
+        return default
+
+
+def _annotation(gang: Gang, name: str) -> str | None:
+    """Return an annotation of the group, or of a lone pod."""
+    if gang.group is not None:
+        return gang.group.metadata.annotations.get(name)
+    return gang.open[0].metadata.annotations.get(name) if gang.open and gang.id.startswith("pod/") else None
