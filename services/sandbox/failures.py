@@ -55,9 +55,7 @@ def _details(resource: str, *, group: str, name: str) -> Obj:
 def not_found(resource: str, *, group: str = "", name: str) -> ApiError:
     """404: no such object."""
     message = f'{qualified(resource, group=group)} "{name}" not found'
-    return ApiError(
-        404, reason="NotFound", message=message, details=_details(resource, group=group, name=name)
-    )
+    return ApiError(404, reason="NotFound", message=message, details=_details(resource, group=group, name=name))
 
 
 def already_exists(resource: str, *, group: str = "", name: str) -> ApiError:
@@ -70,9 +68,7 @@ def already_exists(resource: str, *, group: str = "", name: str) -> ApiError:
 def conflict(resource: str, *, group: str = "", name: str, why: str) -> ApiError:
     """409: the object is not in the state that the request rests on."""
     message = f'Operation cannot be fulfilled on {qualified(resource, group=group)} "{name}": {why}'
-    return ApiError(
-        409, reason="Conflict", message=message, details=_details(resource, group=group, name=name)
-    )
+    return ApiError(409, reason="Conflict", message=message, details=_details(resource, group=group, name=name))
 
 
 def modified(resource: str, *, group: str = "", name: str) -> ApiError:

@@ -4,10 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from services.sandbox.failures import ApiError, bad_request
+from services.sandbox.failures import bad_request
 from services.sandbox.objects import Obj, metadata
 
 Predicate: TypeAlias = Callable[[Obj], bool]
+
+METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+"""What every kind can be selected by; a kind that indexes more words its refusals differently."""
 
 _SET = re.compile(r"^\s*(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*$")
 _EQUALITY = re.compile(r"^\s*(?P<key>[^\s!=,()]+)\s*(?P<op>==|!=|=)\s*(?P<value>[^\s!=,()]*)\s*$")
@@ -80,18 +83,20 @@ def _field_value(obj: Obj, path: tuple[str, ...]) -> str:
 def _field_requirement(text: str, *, allowed: frozenset[str]) -> Predicate:
     found = _EQUALITY.match(text)
     if not found:
-        raise _bad_field_selector(text, f'invalid selector: "{text}"; can\'t understand "{text}"')
+        raise bad_request(f'invalid field selector "{text}": expected field=value or field!=value')
     key, wanted, negated = found["key"], found["value"], found["op"] == "!="
     if key not in allowed:
-        raise _bad_field_selector(text, f'field label not supported: {key}')
+        raise bad_request(_unknown_field(key, allowed=allowed))
     path = tuple(key.split("."))
     if negated:
         return lambda obj: _field_value(obj, path) != wanted
     return lambda obj: _field_value(obj, path) == wanted
 
 
-def _bad_field_selector(text: str, why: str) -> ApiError:
-    return bad_request(f'Unable to find "" that match label selector "", field selector "{text}": {why}')
+def _unknown_field(key: str, *, allowed: frozenset[str]) -> str:
+    if len(allowed) > len(METADATA_FIELDS):
+        return f"field label not supported: {key}"
+    return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def field_predicate(text: str, *, allowed: frozenset[str]) -> Predicate | None:
