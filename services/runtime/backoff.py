@@ -11,7 +11,7 @@ from tenacity import (
     RetryCallState,
     retry_if_exception_type,
     stop_after_delay,
-    wait_exponential_jitter,
+    wait_random_exponential,
 )
 
 from services.runtime.clock import Clock, SystemClock
@@ -29,7 +29,7 @@ def connecting(
     retry_on: tuple[type[Exception], ...] = (OSError, TimeoutError),
     clock: Clock | None = None,
 ) -> AsyncRetrying:
-    """Try for ever, 0.1 s growing to 5 s with jitter; each failure becomes the detail of the readiness condition.
+    """Try for ever, waiting 0.1 s to a bound that grows to 5 s; each failure becomes the condition's detail.
 
     The caller sets the condition ready once connected: only it knows what "connected" means.
     """
@@ -39,7 +39,7 @@ def connecting(
 
     readiness.set(condition, ready=False, detail=f"waiting for {target}")
     return AsyncRetrying(
-        wait=wait_exponential_jitter(initial=SHORTEST_S, max=LONGEST_S, jitter=SHORTEST_S),
+        wait=wait_random_exponential(multiplier=SHORTEST_S, min=SHORTEST_S, max=LONGEST_S),
         retry=retry_if_exception_type(retry_on),
         before_sleep=tell,
         sleep=_sleep(clock),
@@ -50,7 +50,7 @@ def connecting(
 def repeating(*, limit_s: float, retry_on: tuple[type[Exception], ...], clock: Clock | None = None) -> AsyncRetrying:
     """Repeat something idempotent for about `limit_s` until the result is definite; then raise the last error."""
     return AsyncRetrying(
-        wait=wait_exponential_jitter(initial=SHORTEST_S, max=1.0, jitter=SHORTEST_S),
+        wait=wait_random_exponential(multiplier=SHORTEST_S, min=SHORTEST_S, max=1.0),
         stop=stop_after_delay(limit_s),
         retry=retry_if_exception_type(retry_on),
         sleep=_sleep(clock),

@@ -105,10 +105,10 @@ class Readiness:
 async def serve(address: str, readiness: Readiness, registry: CollectorRegistry) -> AsyncIterator[int]:
     """Serve `/livez`, `/readyz` and `/metrics`; yields the bound port, also announced as `http`."""
     host, port = parse_address(address)
-    runner = web.AppRunner(_application(readiness, registry=registry), access_log=None)
+    runner = web.AppRunner(_application(readiness, registry=registry), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, shutdown_timeout=1.0).start()
+        await web.TCPSite(runner, host, port).start()
         bound = cast("int", runner.addresses[0][1])
         announce_port("http", port=bound)
         yield bound

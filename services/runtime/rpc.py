@@ -26,7 +26,6 @@ from services.runtime.health import Readiness
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 _HEALTH_SERVICE = "grpc.health.v1.Health"
-_GRACE_S = 2.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -49,10 +48,12 @@ async def serve(
     *,
     credentials: grpc.ServerCredentials | None = None,
     max_calls: int = 1000,
+    grace_s: float = 1.0,
 ) -> AsyncIterator[int]:
     """Serve what `register` adds (it returns the full service names); yields the bound port, announced as `grpc`.
 
     grpc.health.v1 says SERVING while readiness holds, for the server and for each service.
+    At the end, calls in flight get `grace_s`; streams that never end are cut then.
     """
     server = grpc.aio.server(interceptors=[_Boundary()], options=_OPTIONS, maximum_concurrent_rpcs=max_calls)
     names = tuple(register(server))
@@ -67,7 +68,7 @@ async def serve(
             yield port
         finally:
             await health.enter_graceful_shutdown()
-            await server.stop(_GRACE_S)
+            await server.stop(grace_s)
 
 
 def _bind(server: grpc.aio.Server, *, address: str, credentials: grpc.ServerCredentials | None) -> int:

@@ -137,8 +137,9 @@ def load(cls: type[SettingsT], environ: Mapping[str, str], *, known_elsewhere: S
         if variable in environ:
             try:
                 values[item.name] = _parse(environ[variable], wanted=hints[item.name], limits=item.metadata)
-            except ValueError as error:
-                problems.append(f"{variable}: given {_shown(variable, environ[variable])}, expected {error}")
+            except (ValueError, KeyError):
+                expected = _type_text(hints[item.name], limits=item.metadata)
+                problems.append(f"{variable}: given {_shown(variable, environ[variable])}, expected {expected}")
         elif not _has_default(item):
             problems.append(
                 f"{variable}: not set, expected {_type_text(hints[item.name])}; this setting has no default"
@@ -228,21 +229,17 @@ def _type_text(wanted: object, *, limits: Mapping[str, Any] = types.MappingProxy
 
 
 def _parse(text: str, *, wanted: object, limits: Mapping[str, Any]) -> object:
-    """The typed value of a variable; ValueError carries only the words after "expected"."""
+    """The typed value of a variable; ValueError or KeyError when the text is not one."""
     if inner := _optional_of(wanted):
         return None if not text else _parse(text, wanted=inner, limits=limits)
-    expected = _type_text(wanted, limits=limits)
     parser = _PARSERS.get(wanted)
     if parser is None:
         raise TypeError(f"settings cannot hold {wanted}: use str, int, float, bool, Path or tuple[str, ...]")
-    try:
-        value = parser(text.strip())
-    except (ValueError, KeyError):
-        raise ValueError(expected) from None
+    value = parser(text.strip())
     if check := limits.get("check"):
         check(value)
     if not _within(value, limits=limits):
-        raise ValueError(expected)
+        raise ValueError(text)
     return value
 
 

@@ -7,7 +7,7 @@ caller knows whether repeating is safe. The one exception is a 401, after which 
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +151,7 @@ class KubeClient:
 
     async def list_pages(
         self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None, timeout_s: float = 60.0
-    ) -> AsyncIterator[ListPage]:
+    ) -> AsyncGenerator[ListPage, None]:
         """Pages of a list, all at one resource version; Gone when the server forgot it before the last page."""
         continue_token = ""
         while True:
@@ -179,7 +179,7 @@ class KubeClient:
         resource_version: str,
         timeout_s: float = 300.0,
         query: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Events after `resource_version`, bookmarks included, until the stream ends in whatever way.
 
         Close the iterator (`contextlib.aclosing`) when leaving early. Raises Gone when the version is too old,

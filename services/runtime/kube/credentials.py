@@ -7,6 +7,7 @@ stand-ins for the packages around them.
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -22,13 +23,15 @@ from services.runtime.kube.faults import KubeConfigError
 
 _LIBRARY = "kubernetes_asyncio"
 _RECHECK_S = 60.0
-_TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Credentials:
     """Address, TLS context and the current `Authorization` value; tokens are read again as they rotate."""
 
-    def __init__(self, *, kubeconfig: str | None) -> None:
+    def __init__(self, *, kubeconfig: str | None, environ: Mapping[str, str], service_account: Path) -> None:
+        self._environ = environ
+        self._service_account = service_account
         self._kubeconfig = kubeconfig
         self._library = _library()
         self._configuration: Any = self._library.Configuration()
@@ -38,10 +41,23 @@ class Credentials:
         self._ssl_context: ssl.SSLContext | None = None
 
     @classmethod
-    async def find(cls, kubeconfig: Path | None, *, environ: Mapping[str, str] = os.environ) -> "Credentials":
+    async def find(
+        cls,
+        kubeconfig: Path | None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        service_account: Path = _SERVICE_ACCOUNT,
+    ) -> "Credentials":
         """The given kubeconfig, else the pod's service account, else the user's default kubeconfig."""
-        credentials = cls(kubeconfig=_source(kubeconfig, environ=environ))
+        in_pod = bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").exists()
+        if kubeconfig is None and not in_pod:
+            kubeconfig_text: str | None = environ.get("KUBECONFIG") or _default_kubeconfig()
+        else:
+            kubeconfig_text = None if kubeconfig is None else str(kubeconfig)
+        credentials = cls(kubeconfig=kubeconfig_text, environ=environ, service_account=service_account)
         await credentials._read()
+        if credentials.host.startswith("https:"):
+            credentials._ssl_context = credentials._new_ssl_context()
         return credentials
 
     @property
@@ -62,8 +78,6 @@ class Credentials:
     @property
     def ssl_context(self) -> ssl.SSLContext | None:
         """TLS as configured; None for plain HTTP. The same object for ever, so that pools keep it."""
-        if self._ssl_context is None and self.host.startswith("https:"):
-            self._ssl_context = self._new_ssl_context()
         return self._ssl_context
 
     async def authorization(self) -> str | None:
@@ -103,14 +117,22 @@ class Credentials:
     async def _read(self) -> None:
         with self._explained():
             if self._kubeconfig is None:
-                await asyncio.to_thread(
-                    self._library.load_incluster_config, self._configuration, try_refresh_token=False
-                )
+                await asyncio.to_thread(self._read_service_account)
             else:
                 self._loader = await self._library.load_kube_config(
                     config_file=self._kubeconfig, client_configuration=self._configuration, persist_config=False
                 )
         self._read_at = time.monotonic()
+
+    def _read_service_account(self) -> None:
+        self._library.load_incluster_config(
+            self._configuration,
+            # The library's own refresh compares naive wall-clock times; `authorization` re-reads instead.
+            try_refresh_token=False,
+            environ=self._environ,
+            token_filename=str(self._service_account / "token"),
+            cert_filename=str(self._service_account / "ca.crt"),
+        )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -136,15 +158,11 @@ class Credentials:
         return context
 
 
-def _source(kubeconfig: Path | None, *, environ: Mapping[str, str]) -> str | None:
-    """Path of the kubeconfig to read (a list of paths in $KUBECONFIG stays one), or None for the service account."""
-    if kubeconfig is not None:
-        return str(kubeconfig)
-    if environ.get("KUBERNETES_SERVICE_HOST") and _TOKEN_FILE.exists():
-        return None
-    return environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+def _default_kubeconfig() -> str:
+    return str(Path("~/.kube/config").expanduser())
 
 
+@functools.cache
 def _library() -> types.SimpleNamespace:
     """The three names of kubernetes_asyncio that are used here, without its models."""
     if _LIBRARY in sys.modules:

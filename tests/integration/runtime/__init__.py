@@ -1,0 +1,1 @@
+"""The shared runtime against real sockets, processes and peers."""

@@ -1,0 +1,1 @@
+"""What the shared runtime decides, without sockets."""
