@@ -56,9 +56,7 @@ def _kubernetes(name: str, *, cold_build_minutes: float) -> Binary:
 
 
 CONTROL_PLANE = (
-    Binary(
-        name="etcd", package="go.etcd.io/etcd/server/v3", module_dir=HERE / "etcd", cold_build_minutes=0.75
-    ),
+    Binary(name="etcd", package="go.etcd.io/etcd/server/v3", module_dir=HERE / "etcd", cold_build_minutes=0.75),
     _kubernetes("kube-apiserver", cold_build_minutes=6.0),
     _kubernetes("kube-controller-manager", cold_build_minutes=1.5),
     _kubernetes("kube-scheduler", cold_build_minutes=1.0),

@@ -72,9 +72,7 @@ def create_service_account_key(folder: Path) -> tuple[Path, Path]:
     private_file, public_file = folder / "service-account.key", folder / "service-account.pub"
     _write_key(private_file, key)
     public_file.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     return private_file, public_file
 

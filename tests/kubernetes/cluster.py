@@ -49,9 +49,7 @@ class ClusterConfig:
     scheduler: bool = False
     """The native scheduler. With GenericWorkload on and scheduling.k8s.io/v1beta1 off it never gets ready."""
 
-    feature_gates: Mapping[str, bool] = field(
-        default_factory=lambda: MappingProxyType({"GenericWorkload": True})
-    )
+    feature_gates: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({"GenericWorkload": True}))
     """Gates of all three components."""
 
     runtime_config: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({"api/all": True}))
@@ -119,6 +117,11 @@ class Cluster:
         return self.tokens[ADMIN]
 
     @property
+    def etcd_url(self) -> str:
+        """Address of the storage, for tests that compact it."""
+        return f"http://127.0.0.1:{self._ports[0]}"
+
+    @property
     def kubeconfig(self) -> Path:
         """Kubeconfig of the administrator."""
         return self.kubeconfig_of(ADMIN)
@@ -129,9 +132,7 @@ class Cluster:
         if not path.exists():
             certificate = base64.b64encode(self.ca_file.read_bytes()).decode()
             path.write_text(
-                yaml.safe_dump(
-                    _kubeconfig(self.url, certificate=certificate, user=user, token=self.tokens[user])
-                )
+                yaml.safe_dump(_kubeconfig(self.url, certificate=certificate, user=user, token=self.tokens[user]))
             )
             path.chmod(0o600)
         return path
@@ -308,9 +309,7 @@ def _kubeconfig(url: str, *, certificate: str, user: str, token: str) -> dict[st
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "phalanx", "cluster": {"server": url, "certificate-authority-data": certificate}}
-        ],
+        "clusters": [{"name": "phalanx", "cluster": {"server": url, "certificate-authority-data": certificate}}],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": "phalanx", "context": {"cluster": "phalanx", "user": user}}],
         "current-context": "phalanx",

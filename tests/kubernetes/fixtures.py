@@ -1,7 +1,7 @@
 """Pytest's view of the real control plane: import the fixtures into a conftest that needs them.
 
-Where the binaries have not been built the tests are skipped and say how to get them; with `REQUIRE=all` in the
-environment, as in continuous integration, that is a failure instead.
+Where the binaries have not been built the tests are skipped and say how to get them; with `REQUIRE=all` in
+the environment, as in continuous integration, that is a failure instead.
 """
 
 import os

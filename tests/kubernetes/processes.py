@@ -1,7 +1,7 @@
 """Runs the programs of a throw-away cluster and makes sure that none of them outlives its starter.
 
 Each program gets its own process group, its own log file, and on Linux the order to die with its parent,
-because a test run that is killed cannot clean up. When a program dies early, its log's tail is the error message.
+because a test run that is killed cannot clean up. When a program dies early, its log's tail becomes the error.
 """
 
 import ctypes
