@@ -1,8 +1,8 @@
 """Which gangs are tried when, and what is decided: events in, decisions out.
 
-The decider folds both streams and knows why each gang waits, so an event wakes the gangs that it can help, at once and
-no others. It never reads a clock: moments are arguments, and `next_due` says when time alone makes a difference. Decisions
-take effect here when they are made; `reject` takes one back that could not be published.
+The decider folds both streams and knows why each gang waits, so an event wakes the gangs that it can help, at once
+and no others. It never reads a clock: moments are arguments, and `next_due` says when time alone makes a difference.
+Decisions take effect here when they are made; `reject` takes one back that could not be published.
 """
 
 import hashlib
@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from services.core.cluster import Cluster, Promise
-from services.core.decisions import Assignment, Decision, Proposed, Refused, Repairing, RolledBack, Waiting
+from services.core.decisions import (
+    Assignment,
+    Committed,
+    Decision,
+    DecisionEvent,
+    Proposed,
+    Refused,
+    Repairing,
+    RolledBack,
+    Waiting,
+)
 from services.core.gangs import Gang, MemberState, state_of
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
@@ -31,9 +41,9 @@ HELPED_BY_ROOM = frozenset({ReasonCode.INSUFFICIENT_CAPACITY})
 class DecisionPolicy:
     """How gangs are decided.
 
-    `settle` is how long a group must have stopped arriving before it is placed with fewer members than may come, but at
-    most `patience` is spent on that. `deadline` is when a proposal must have ended. A gang whose transactions fail waits
-    `backoff`, doubled each time up to `max_backoff`; the first refusal before anything was written costs no wait.
+    `settle` is how long a group must have stopped arriving before it is placed with fewer members than may come, but
+    at most `patience` is spent on that. `deadline` is when a proposal must have ended. A gang whose transactions fail
+    waits `backoff`, doubled each time up to `max_backoff`; the first refusal before anything was written costs no wait.
     """
 
     settle: timedelta = timedelta(milliseconds=50)
@@ -233,16 +243,23 @@ class Decider:
         gang = self.cluster.gang(transaction.gang)
         if repairing is None or gang is None:
             return []
-        settled = {one.uid for one in repairing.bound} | set(self.cluster.promises())
+        pending = tuple(
+            one
+            for one in transaction.assignments
+            if (promise := self.cluster.promises().get(one.uid)) is not None
+            and promise.transaction == transaction.id
+            and one not in repairing.bound
+        )
+        settled = {one.uid for one in (*repairing.bound, *pending)}
         members = tuple(pod for pod in gang.open if pod.metadata.uid not in settled)
-        bound = len({one.uid for one in repairing.bound} | {pod.metadata.uid for pod in gang.placed})
+        counted = len(settled | {pod.metadata.uid for pod in gang.placed})
         if not members:
             return []
         excluded = {one.uid: frozenset(one.excluded_nodes) for one in repairing.open}
         answer = solve(
             self.cluster.snapshot(constraints_of_all(members)),
             classes=classes_of(members, excluded_nodes=excluded),
-            needed=max(repairing.min_count - bound, 1),
+            needed=max(repairing.min_count - counted, 1),
         )
         if isinstance(answer, Refusal):
             self._hold(transaction, members, answer, held=held)
@@ -254,7 +271,7 @@ class Decider:
             deadline=repairing.until,
             min_count=repairing.min_count,
             round=repairing.round + 1,
-            assignments=(*repairing.bound, *fresh),
+            assignments=(*repairing.bound, *pending, *fresh),
             already_placed=transaction.proposal.already_placed,
             repair_window=transaction.proposal.repair_window,
         )
@@ -330,7 +347,7 @@ class Decider:
         steps = failures - free_tries
         if steps <= 0:
             return None
-        delay = min(self.policy.backoff * 2 ** min(steps - 1, 20), self.policy.max_backoff)
+        delay = min(self.policy.backoff * float(2 ** min(steps - 1, 20)), self.policy.max_backoff)
         # Jitter without randomness: gangs that fail together come back apart.
         spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
         return at + delay * (0.75 + 0.5 * spread)
@@ -354,7 +371,8 @@ class Decider:
         self._roomier.clear()
 
     def _promise(self, transaction: OpenTransaction) -> None:
-        pods = {pod.metadata.uid: pod for pod in getattr(self.cluster.gang(transaction.gang), "open", ())}
+        gang = self.cluster.gang(transaction.gang)
+        pods = {pod.metadata.uid: pod for pod in (gang.open if gang is not None else ())}
         for assignment in transaction.assignments:
             pod = pods.get(assignment.uid)
             if pod is not None:
@@ -378,6 +396,17 @@ def transaction_id(gang: GangId, *, revision: int, at: datetime) -> TransactionI
     """Return an id that is unique for ever and sorts by time."""
     digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()}".encode()).hexdigest()[:12]
     return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
+
+
+def _written(event: DecisionEvent) -> tuple[Assignment, ...]:
+    """Return the members that were bound when a transaction ended, whatever became of them."""
+    match event:
+        case Committed(members=members):
+            return members
+        case RolledBack(undone=undone, kept=kept):
+            return (*undone, *kept)
+        case _:
+            return ()
 
 
 def _least(pods: Iterable[Pod]) -> Resources:
