@@ -71,6 +71,9 @@ def run(
     except SettingsError as error:
         print(f"phalanx-{service_name}: {error}", file=sys.stderr)  # noqa: T201 - logs do not exist yet
         return EXIT_SETTINGS
+    if settings.port_file is not None:
+        # A file of an earlier run would send the parent to ports that are no longer ours.
+        settings.port_file.unlink(missing_ok=True)
     log.setup(service=service_name, instance=settings.instance, level=settings.log_level)
     # For libraries that make spans of their own; our code uses the runtime's tracer.
     trace.set_tracer_provider(provider)

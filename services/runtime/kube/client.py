@@ -21,7 +21,7 @@ from yarl import URL
 from services.runtime import telemetry
 from services.runtime.kube.credentials import Credentials
 from services.runtime.kube.faults import KubeUnavailable, error_from_body, error_from_status
-from services.runtime.kube.lines import split_lines
+from services.runtime.kube.lines import LineTooLongError, split_lines
 from services.runtime.kube.targets import Target, target_of
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
@@ -29,8 +29,10 @@ _CONNECT_TIMEOUT_S = 10.0
 _READ_BUFFER_BYTES = 1024 * 1024
 # A server ends a watch by itself after `timeoutSeconds`; silence for longer than that means that it is gone.
 _WATCH_GRACE_S = 10.0
-_ERROR_STATUS = 400
+# Redirects are not followed: an API server sends none, a login page in front of it does.
+_REFUSED_STATUS = 300
 _UNAUTHORIZED_STATUS = 401
+_QUOTED_BYTES = 200
 _NOT_FOUND_STATUS = 404
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -44,8 +46,11 @@ class Reply:
     headers: Mapping[str, str] = field(repr=False)
 
     def json(self) -> Any:
-        """The decoded body."""
-        return orjson.loads(self.body)
+        """The decoded body; KubeUnavailable when something that is no API server answered."""
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            raise KubeUnavailable(f"an answer is not JSON: {self.body[:_QUOTED_BYTES]!r}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +145,7 @@ class KubeClient:
     ) -> Reply:
         """As `request`, but an unsuccessful answer raises KubeError (Gone for 410)."""
         reply = await self.request(method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s)
-        if reply.status >= _ERROR_STATUS:
+        if reply.status >= _REFUSED_STATUS:
             raise error_from_body(
                 reply.body,
                 status=reply.status,
@@ -200,6 +205,8 @@ class KubeClient:
             except _FAILURES:
                 # A cut stream says as little as a finished one: the caller goes on from the last version it saw.
                 return
+            except LineTooLongError as error:
+                raise KubeUnavailable(f"{target.verb} {target.path}: {error}") from error
 
     async def served_versions(self, group: str) -> tuple[str, ...]:
         """Versions of an API group, the server's preferred first; empty when the group is not served."""
@@ -218,7 +225,7 @@ class KubeClient:
     def _discovered(self, reply: Reply, *, path: str) -> Mapping[str, Any]:
         if reply.status == _NOT_FOUND_STATUS:
             return {}
-        if reply.status >= _ERROR_STATUS:
+        if reply.status >= _REFUSED_STATUS:
             raise error_from_body(reply.body, status=reply.status, target=target_of("GET", path, query={}))
         return cast("Mapping[str, Any]", reply.json())
 
@@ -239,7 +246,7 @@ class KubeClient:
             if response.status == _UNAUTHORIZED_STATUS and await self._credentials.renew():
                 response.release()
                 response = await self._send(self._watches, ask=ask, timeout=timeout)
-            if response.status >= _ERROR_STATUS:
+            if response.status >= _REFUSED_STATUS:
                 async with response:
                     body = await _bounded_body(response)
                 retry_after = response.headers.get("Retry-After")
@@ -332,7 +339,10 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
 
 def _event(line: bytes, *, target: Target) -> WatchEvent:
     """Decode one line; an ERROR event is raised as the refusal that it carries."""
-    document = orjson.loads(line)
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise KubeUnavailable(f"{target.verb} {target.path}: a line is not JSON: {line[:_QUOTED_BYTES]!r}") from error
     if document["type"] == "ERROR":
         raise error_from_status(document["object"], status=500, target=target)
     return WatchEvent(type=document["type"], object=document["object"], raw_size=len(line))

@@ -15,11 +15,14 @@ import ssl
 import sys
 import time
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from services.runtime import log
 from services.runtime.kube.faults import KubeConfigError
+
+_log = log.get("kube")
 
 _LIBRARY = "kubernetes_asyncio"
 _RECHECK_S = 60.0
@@ -90,7 +93,7 @@ class Credentials:
     async def renew(self) -> bool:
         """Read everything again after the server called us unauthorised; whether anything changed."""
         before = self._configuration.api_key.get("BearerToken")
-        async with self._reading:
+        async with self._reading, _kept_on_failure():
             await self._read()
         if self._ssl_context is not None and self._configuration.cert_file:
             self._ssl_context.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
@@ -100,15 +103,15 @@ class Credentials:
         async with self._reading:
             if time.monotonic() - self._read_at < _RECHECK_S:
                 return
-            if not self._has_exec_plugin():
-                await self._read()
-                return
-            # A plugin may be slow or interactive: it runs again only when its token says so.
-            if hasattr(self._loader, "exec_plugin_expiry"):
-                with self._explained():
-                    await self._loader.load_from_exec_plugin()
-                self._configuration.api_key["BearerToken"] = self._loader.token
             self._read_at = time.monotonic()
+            async with _kept_on_failure():
+                if not self._has_exec_plugin():
+                    await self._read()
+                # A plugin may be slow or interactive: it runs again only when its token says so.
+                elif hasattr(self._loader, "exec_plugin_expiry"):
+                    with self._explained():
+                        await self._loader.load_from_exec_plugin()
+                    self._configuration.api_key["BearerToken"] = self._loader.token
 
     def _has_exec_plugin(self) -> bool:
         user = getattr(self._loader, "_user", None)
@@ -156,6 +159,15 @@ class Credentials:
             if configuration.cert_file:
                 context.load_cert_chain(configuration.cert_file, configuration.key_file)
         return context
+
+
+@contextlib.asynccontextmanager
+async def _kept_on_failure() -> AsyncIterator[None]:
+    """Go on with the credentials that worked so far: files are replaced, plugins fail for a moment."""
+    try:
+        yield
+    except KubeConfigError as error:
+        _log.warning("kube.credentials_not_renewed", detail=str(error))
 
 
 def _default_kubeconfig() -> str:

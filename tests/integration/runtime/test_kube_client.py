@@ -387,3 +387,23 @@ async def test_discovery_says_what_is_served(api: tuple[Api, str], client: KubeC
     scripted.handlers["/apis/apps"] = forbidden
     with pytest.raises(KubeError, match="403"):
         await client.served_versions("apps")
+
+
+async def test_answers_of_something_else_are_not_taken_for_the_api(api: tuple[Api, str], client: KubeClient) -> None:
+    """A login page, with or without a redirect before it, is an error and not an empty cluster."""
+    scripted, _ = api
+
+    async def login(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>please log in</html>", content_type="text/html")
+
+    async def redirect(_request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/login"})
+
+    scripted.handlers |= {PODS: login, "/api": redirect}
+    with pytest.raises(KubeUnavailable, match="please log in"):
+        await anext(client.list_pages(PODS))
+    with pytest.raises(KubeError, match="302"):
+        await client.served_versions("")
+    scripted.handlers[PODS] = watching(b"<html>\n")
+    with pytest.raises(KubeUnavailable, match="not JSON"):
+        await collected(client)

@@ -123,13 +123,15 @@ async def test_a_pod_uses_its_service_account(guarded: Guarded, tmp_path: Path) 
 
 
 async def test_a_refused_token_that_did_not_change_is_not_repeated(guarded: Guarded, tmp_path: Path) -> None:
-    """A 401 is asked again only when there is something new to say."""
+    """A 401 is asked again only when there is something new to say; unreadable files are no crash."""
     config = kubeconfig(
         tmp_path / "k", server=guarded.url, user={"token": "wrong"}, **{"certificate-authority": str(guarded.ca)}
     )
     async with await KubeClient.open(config) as client:
         assert (await client.request("GET", "/version")).status == 401
-    assert guarded.seen == ["Bearer wrong"]
+        config.unlink()
+        assert (await client.request("GET", "/version")).status == 401
+    assert guarded.seen == ["Bearer wrong", "Bearer wrong"]
 
 
 async def test_exec_plugins_give_tokens(guarded: Guarded, tmp_path: Path) -> None:
