@@ -148,6 +148,16 @@ def priority_class(name: str, *, value: int) -> dict[str, Json]:
     }
 
 
+def claim(name: str = "k") -> dict[str, Json]:
+    """A ResourceClaim asking for one device of a class that need not exist."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": claim_template()["spec"]["spec"],
+    }
+
+
 def claim_template(name: str = "one-gpu") -> dict[str, Json]:
     """A ResourceClaimTemplate asking for one device of a class that need not exist."""
     exactly = {"deviceClassName": "gpu.example.com"}

@@ -3,12 +3,14 @@
 from tests.contract.kubernetes_api.rows import Row, Side
 from tests.contract.kubernetes_api.themes import (
     binding,
+    claims,
     controllers,
     deletes,
     discovery,
     dry_run,
     lists,
     objects_life,
+    other_kinds,
     patches,
     podgroups,
     pods,
@@ -31,6 +33,8 @@ ROWS: tuple[Row, ...] = tuple(
         podgroups,
         pods,
         binding,
+        claims,
+        other_kinds,
         quotas,
         controllers,
     )
