@@ -1,7 +1,7 @@
 """Builders of cluster objects for tests: valid defaults, so that a test states only what it is about.
 
-Each object exists twice, as the core's value and as the API's JSON (`*_manifest`). With the same arguments both describe
-the same object, up to what the API server adds (uid, resourceVersion, creationTimestamp).
+Each object exists twice, as the core's value and as the API's JSON (`*_manifest`). With the same arguments both
+describe the same object, up to what the API server adds (uid, resourceVersion, creationTimestamp).
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,8 @@ def node(
         labels={"kubernetes.io/hostname": name} | dict(labels or {}),
     )
     offered = {"cpu": cpu, "memory": memory, "pods": pods} | ({GPU: gpus} if gpus else {})
-    return Node(**{"metadata": metadata, "allocatable": offered, "taints": taints} | fields)
+    values: dict[str, Any] = {"metadata": metadata, "allocatable": offered, "taints": taints}
+    return Node(**values | fields)
 
 
 def pod(
@@ -100,7 +101,7 @@ def pod(
         owners=owners,
     )
     asked = {GPU: gpus, "cpu": cpu, "memory": memory}
-    values = {
+    values: dict[str, Any] = {
         "metadata": metadata,
         "scheduler_name": scheduler,
         "group": group,
@@ -131,7 +132,8 @@ def pod_group(
         created_at=created_at,
         annotations=dict(annotations or {}),
     )
-    return PodGroup(**{"metadata": metadata, "min_count": min_count, "priority": priority} | fields)
+    values: dict[str, Any] = {"metadata": metadata, "min_count": min_count, "priority": priority}
+    return PodGroup(**values | fields)
 
 
 def members(group: str, *, count: int, **fields: Any) -> tuple[Pod, ...]:
