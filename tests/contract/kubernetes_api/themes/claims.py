@@ -1,6 +1,6 @@
 """ResourceClaims as the binder writes them: allocate and reserve in one step, undo in one step."""
 
-from tests.contract.kubernetes_api.objects import CLAIMS, claim
+from tests.contract.kubernetes_api.objects import CLAIMS, PODS, claim, pod
 from tests.contract.kubernetes_api.rows import Call, Count, Event, Json, Row, Watch, delete, get, merge, post, strategic
 
 _STATUS = f"{CLAIMS}/k/status"
@@ -13,8 +13,12 @@ def _allocation(*, device: str = "gpu-0", request: str = "gpu") -> dict[str, Jso
     return {"devices": {"results": [result]}}
 
 
+# Consumers exist: the claim controller takes reservations of unknown pods away within moments.
+_PODS = tuple(post(PODS, pod(name), save={name: "metadata.uid"}) for name in ("p1", "p2"))
+
+
 def _consumer(number: int) -> dict[str, Json]:
-    return {"resource": "pods", "name": f"p{number}", "uid": f"00000000-0000-0000-0000-{number:012d}"}
+    return {"resource": "pods", "name": f"p{number}", "uid": f"$p{number}"}
 
 
 def _write(*, code: int = 200, **expected: Json) -> Call:
@@ -25,7 +29,7 @@ def _write(*, code: int = 200, **expected: Json) -> Call:
 ROWS = (
     Row(
         name="claim-allocate-and-reserve",
-        setup=(_CREATED, merge(f"{CLAIMS}/k", {"metadata": {"finalizers": [_FINALIZER]}})),
+        setup=(*_PODS, _CREATED, merge(f"{CLAIMS}/k", {"metadata": {"finalizers": [_FINALIZER]}})),
         calls=(
             _write(
                 answer={
@@ -45,7 +49,7 @@ ROWS = (
     ),
     Row(
         name="claim-allocate-stale",
-        setup=(_CREATED, merge(f"{CLAIMS}/k", {"metadata": {"labels": {"touched": "1"}}})),
+        setup=(*_PODS, _CREATED, merge(f"{CLAIMS}/k", {"metadata": {"labels": {"touched": "1"}}})),
         calls=(
             merge(
                 _STATUS,
@@ -58,7 +62,7 @@ ROWS = (
     ),
     Row(
         name="claim-allocation-is-write-once",
-        setup=(_CREATED, _write()),
+        setup=(*_PODS, _CREATED, _write()),
         calls=(
             merge(
                 _STATUS,
@@ -71,7 +75,7 @@ ROWS = (
     ),
     Row(
         name="claim-freed-in-one-write",
-        setup=(_CREATED, _write()),
+        setup=(*_PODS, _CREATED, _write()),
         calls=(
             merge(
                 _STATUS,
@@ -90,7 +94,7 @@ ROWS = (
     ),
     Row(
         name="claim-reserved-without-allocation",
-        setup=(_CREATED,),
+        setup=(*_PODS, _CREATED),
         calls=(
             merge(
                 _STATUS,
@@ -104,7 +108,7 @@ ROWS = (
     ),
     Row(
         name="claim-unknown-request",
-        setup=(_CREATED,),
+        setup=(*_PODS, _CREATED),
         calls=(
             merge(
                 _STATUS,
@@ -118,14 +122,16 @@ ROWS = (
     ),
     Row(
         name="claim-too-many-consumers",
-        setup=(_CREATED,),
+        setup=(*_PODS, _CREATED),
         calls=(
             merge(
                 _STATUS,
                 {
                     "status": {
                         "allocation": _allocation(),
-                        "reservedFor": [_consumer(number) for number in range(257)],
+                        "reservedFor": [
+                            {"resource": "pods", "name": f"p{number}", "uid": f"uid-{number}"} for number in range(257)
+                        ],
                     }
                 },
                 code=422,
@@ -138,6 +144,7 @@ ROWS = (
     Row(
         name="claim-one-reservation-removed",
         setup=(
+            *_PODS,
             _CREATED,
             merge(_STATUS, {"status": {"allocation": _allocation(), "reservedFor": [_consumer(1), _consumer(2)]}}),
         ),
@@ -154,12 +161,12 @@ ROWS = (
     ),
     Row(
         name="claim-double-allocation-is-not-noticed",
-        setup=(_CREATED, _write(), post(CLAIMS, claim("second"))),
+        setup=(*_PODS, _CREATED, _write(), post(CLAIMS, claim("second"))),
         calls=(merge(f"{CLAIMS}/second/status", {"status": {"allocation": _allocation()}}),),
     ),
     Row(
         name="claim-spec-is-immutable",
-        setup=(_CREATED,),
+        setup=(*_PODS, _CREATED),
         calls=(
             merge(
                 f"{CLAIMS}/k",
@@ -173,7 +180,7 @@ ROWS = (
     ),
     Row(
         name="claim-dry-run-allocation",
-        setup=(_CREATED,),
+        setup=(*_PODS, _CREATED),
         calls=(
             _write(query={"dryRun": "All"}, answer={"status": {"reservedFor": Count(1)}}),
             get(f"{CLAIMS}/k", answer={"metadata": {"resourceVersion": "$rv"}}, absent=("status.allocation",)),
@@ -182,6 +189,7 @@ ROWS = (
     Row(
         name="claim-no-reservation-while-terminating",
         setup=(
+            *_PODS,
             _CREATED,
             merge(f"{CLAIMS}/k", {"metadata": {"finalizers": ["example.com/hold"]}}),
             merge(_STATUS, {"status": {"allocation": _allocation()}}),
