@@ -176,6 +176,11 @@ class Decider:
         record = self._records.get(gang)
         return (None, None) if record is None else (record.answer, record.since)
 
+    @property
+    def waiting_count(self) -> int:
+        """Number of gangs that wait."""
+        return sum(record.answer is not None for record in self._records.values())
+
     def waiting_in_order(self) -> tuple[Gang, ...]:
         """Return the gangs that wait, in the order in which they are tried."""
         gangs = [self.cluster.gang(gang) for gang, record in self._records.items() if record.answer is not None]

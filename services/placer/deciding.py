@@ -1,0 +1,158 @@
+"""The placer's loop: read both streams, think, publish, wait for the next event or the next moment that matters."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
+from services.core.decider import Decider
+from services.placer.metrics import PlacerMetrics
+from services.placer.mind import Mind, Thought
+from services.placer.ports import DecisionBus
+from services.placer.publishing import Publisher
+from services.runtime.bus import Batch, Message
+from services.runtime.clock import Clock
+from services.runtime.health import Readiness
+from services.runtime.log import get
+
+_log = get("placer.deciding")
+
+QUEUED_BATCHES = 64
+"""Batches read ahead of the mind; beyond it the readers wait, and the bus keeps what they have not asked for."""
+HEARTBEAT_LIMIT_S = 30.0
+IDLE_S = 5.0
+
+
+class Source(Enum):
+    """Which stream a batch is from."""
+
+    CLUSTER = CLUSTER_STREAM
+    PLACEMENT = PLACEMENT_STREAM
+
+
+class StateLost(Exception):
+    """A stream had a gap: everything is read again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """Reads, thinks and publishes until it is cancelled."""
+
+    bus: DecisionBus
+    mind: Mind
+    publisher: Publisher
+    readiness: Readiness
+    metrics: PlacerMetrics
+    clock: Clock
+    sequences: dict[str, int]
+    _queue: asyncio.Queue[tuple[Source, Batch]] = field(default_factory=lambda: asyncio.Queue(QUEUED_BATCHES))
+    _is_cluster_read: asyncio.Event = field(default_factory=asyncio.Event)
+    _caught_up: set[Source] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Run for ever; a gap in a stream starts it over with an empty state."""
+        while True:
+            try:
+                await self._run_once()
+            except* StateLost:
+                _log.warning("state.lost", detail="a stream had a gap or was interrupted; reading everything again")
+            await self.mind.forget()
+            self.sequences.clear()
+            self._queue = asyncio.Queue(QUEUED_BATCHES)
+            self._is_cluster_read.clear()
+            self._caught_up.clear()
+
+    async def _run_once(self) -> None:
+        self.readiness.set("cluster", ready=False, detail="reading the cluster stream")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read(Source.CLUSTER), name="read-cluster")
+            group.create_task(self._read(Source.PLACEMENT), name="read-placement")
+            group.create_task(self._think_for_ever(), name="think")
+
+    async def _read(self, source: Source) -> None:
+        """Put batches of a stream on the queue. Decisions are read once the cluster is known, which they refer to."""
+        if source is Source.PLACEMENT:
+            await self._is_cluster_read.wait()
+        stream = source.value
+        async for batch in self.bus.follow(stream.name, subjects=stream.subjects[0]):
+            if batch.restarted:
+                raise StateLost
+            await self._queue.put((source, batch))
+
+    async def _think_for_ever(self) -> None:
+        due: datetime | None = None
+        while True:
+            self.readiness.beat("deciding", HEARTBEAT_LIMIT_S)
+            changes, decisions = await self._next(due)
+            started_ns, started = time.time_ns(), self.clock.monotonic()
+            thought = await self.mind.think(
+                changes=changes,
+                decisions=decisions,
+                now=self.clock.now(),
+                is_deciding=len(self._caught_up) == len(Source),
+            )
+            self.metrics.thinking.observe(self.clock.monotonic() - started)
+            self._note(thought)
+            await self._publish(thought, started_ns=started_ns)
+            await self._gauge()
+            due = thought.due
+
+    async def _next(self, due: datetime | None) -> tuple[list[Message], list[Message]]:
+        """Return everything that is queued, waiting for something to be, or until `due`."""
+        changes: list[Message] = []
+        decisions: list[Message] = []
+        wait_s = IDLE_S if due is None else min(max((due - self.clock.now()).total_seconds(), 0), IDLE_S)
+        try:
+            async with asyncio.timeout(wait_s):
+                self._take(await self._queue.get(), changes=changes, decisions=decisions)
+        except TimeoutError:
+            return changes, decisions
+        while not self._queue.empty():
+            self._take(self._queue.get_nowait(), changes=changes, decisions=decisions)
+        return changes, decisions
+
+    def _take(self, item: tuple[Source, Batch], *, changes: list[Message], decisions: list[Message]) -> None:
+        source, batch = item
+        self.metrics.messages.labels(stream=source.value.name).inc(len(batch.messages))
+        if source is Source.CLUSTER:
+            changes.extend(batch.messages)
+        else:
+            decisions.extend(batch.messages)
+            self.sequences.update((message.subject, message.sequence) for message in batch.messages)
+        if batch.pending == 0:
+            self._caught_up.add(source)
+            if source is Source.CLUSTER:
+                self._is_cluster_read.set()
+
+    def _note(self, thought: Thought) -> None:
+        for sentence in thought.unreadable:
+            self.metrics.unreadable.inc()
+            _log.error("message.unreadable", detail=sentence)
+        if len(self._caught_up) < len(Source):
+            self.readiness.set("cluster", ready=False, detail="reading the streams")
+        elif thought.unsynced:
+            kinds = ", ".join(thought.unsynced)
+            self.readiness.set("cluster", ready=False, detail=f"waiting for the watcher to follow: {kinds}")
+        else:
+            self.readiness.set("cluster", ready=True, detail="synced")
+
+    async def _publish(self, thought: Thought, *, started_ns: int) -> None:
+        """Publish what was decided, side by side: each decision has a subject of its own."""
+        answers = await asyncio.gather(
+            *(self.publisher.publish(outcome, started_ns=started_ns) for outcome in thought.outcomes)
+        )
+        for outcome, is_written in zip(thought.outcomes, answers, strict=True):
+            if not is_written:
+                await self.mind.reject(outcome.decision)
+
+    async def _gauge(self) -> None:
+        revision, waiting, transactions = await self.mind.ask(_sizes)
+        self.metrics.revision.set(revision)
+        self.metrics.waiting.set(waiting)
+        self.metrics.open.set(transactions)
+
+
+def _sizes(decider: Decider) -> tuple[int, int, int]:
+    return decider.cluster.revision, decider.waiting_count, len(tuple(decider.ledger.open()))

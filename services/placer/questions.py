@@ -1,0 +1,150 @@
+"""What can be asked of the placer's state: pure functions from a decider to an answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from services.contracts.manifest_files import Manifests
+from services.core.cluster import Cluster
+from services.core.decider import Decider
+from services.core.gangs import Gang
+from services.core.names import SCHEDULER_NAME
+from services.core.objects import Applied, GangId, Node, NodeName, Pod
+from services.core.plan import GangPlan, plan
+from services.core.reasons import Reason, ReasonCode
+
+MAX_PODS = 4096
+
+
+class NotSynced(Exception):
+    """The cluster is not followed to the end: an answer could be wrong."""
+
+
+class TooMany(ValueError):
+    """More pods than one question may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """Outcome by gang."""
+
+    plans: dict[GangId, GangPlan]
+    revision: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All that is known of one gang.
+
+    `position` counts from 1 in the order of waiting gangs; it is 0 where the gang does not wait.
+    """
+
+    gang: GangId
+    state: str
+    min_count: int = 0
+    existing: int = 0
+    placed: int = 0
+    reasons: tuple[Reason, ...] = ()
+    nodes: dict[str, NodeName] = field(default_factory=dict)
+    transaction: str = ""
+    since: datetime | None = None
+    revision: int = 0
+    position: int = 0
+
+
+def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callable[[Decider], PlanAnswer]:
+    """Return the question where the manifests' pods would go now.
+
+    Raises TooMany; the question raises NotSynced.
+    """
+    pods = [item for item in manifests.objects if isinstance(item, Pod)]
+    if len(pods) > MAX_PODS:
+        raise TooMany(f"expected at most {MAX_PODS} pods, got {len(pods)}")
+
+    def question(decider: Decider) -> PlanAnswer:
+        unsynced = decider.cluster.unsynced()
+        if unsynced:
+            raise NotSynced(f"the watcher does not follow yet: {', '.join(unsynced)}")
+        imagined = Cluster(inventory=decider.cluster.inventory.copy())
+        for item in manifests.objects:
+            if isinstance(item, Node):
+                imagined.inventory.put_node(item)
+            elif isinstance(item, Pod) and takes_all_schedulers:
+                imagined.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
+            else:
+                imagined.apply(Applied(object=item), revision=0)
+        return PlanAnswer(
+            plans=plan(gangs_of(imagined), inventory=imagined.inventory),
+            revision=decider.cluster.revision,
+            skipped=manifests.skipped,
+        )
+
+    return question
+
+
+def gangs_of(cluster: Cluster) -> list[Gang]:
+    """Return the gangs of a cluster."""
+    return [gang for gang_id in cluster.gang_ids() if (gang := cluster.gang(gang_id)) is not None]
+
+
+def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
+    """Return all that is known of a gang, or None where it was never seen."""
+    gang = decider.cluster.gang(gang_id)
+    transaction = decider.ledger.of_gang(gang_id)
+    last = decider.ledger.last(gang_id)
+    if gang is None and transaction is None and last is None:
+        return None
+    revision = decider.cluster.revision
+    if gang is None:
+        return Explanation(
+            gang=gang_id,
+            state="unknown",
+            revision=revision,
+            transaction="" if transaction is None else transaction.id,
+            since=None if last is None else last.decided_at,
+        )
+    nodes = {pod.metadata.name: pod.node for pod in gang.placed if pod.node}
+    if transaction is not None:
+        nodes |= {one.pod: one.node for one in transaction.assignments}
+    answer, since = decider.answer(gang_id)
+    state = _state(gang, is_open=transaction is not None, is_repairing=bool(transaction and transaction.repairing))
+    return Explanation(
+        gang=gang_id,
+        state=state,
+        min_count=gang.min_count,
+        existing=gang.existing,
+        placed=len(gang.placed),
+        reasons=_reasons(decider, gang, state=state, answered=() if answer is None else answer.reasons),
+        nodes=dict(sorted(nodes.items())),
+        transaction="" if transaction is None else transaction.id,
+        since=since if since is not None or last is None else last.decided_at,
+        revision=revision,
+        position=_position(decider, gang_id) if state == "waiting" else 0,
+    )
+
+
+def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:
+    if is_repairing:
+        return "repairing"
+    if is_open:
+        return "proposed"
+    if len(gang.placed) >= gang.min_count and not gang.open:
+        return "running"
+    return "waiting"
+
+
+def _reasons(decider: Decider, gang: Gang, *, state: str, answered: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    if state != "waiting" or answered:
+        return answered if state == "waiting" else ()
+    unsynced = decider.cluster.unsynced()
+    if unsynced:
+        text = f"the watcher does not follow yet: {', '.join(unsynced)}"
+        return (Reason(code=ReasonCode.CLUSTER_NOT_SYNCED, message=text),)
+    text = f"{gang.existing} pods exist; the group is placed when no more arrive"
+    return (Reason(code=ReasonCode.MEMBERS_ARRIVING, message=text, count=gang.existing),)
+
+
+def _position(decider: Decider, gang_id: GangId) -> int:
+    order = [gang.id for gang in decider.waiting_in_order()]
+    return order.index(gang_id) + 1 if gang_id in order else 0
