@@ -111,6 +111,8 @@ ROWS = (
         setup=(
             post(LEASES, lease(), save={"rv": "metadata.resourceVersion"}),
             merge(f"{LEASES}/l", {"spec": {"holderIdentity": "m"}}),
+            # The storage still knows the change that made its newest revision; the one before that is lost.
+            merge(f"{LEASES}/l", {"spec": {"holderIdentity": "n"}}),
         ),
         forgets_history=True,
         calls=(),
