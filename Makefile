@@ -1,0 +1,80 @@
+# What a newcomer needs is `make demo` and `make test`; `make help` lists the rest. Logic lives in Python, under tests/.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+# Which cluster the demo uses: sandbox (in one process) or kubernetes (the real control plane, see `make kubernetes`).
+CLUSTER ?= sandbox
+# A service that the demo kills in the middle: placer, binder or watcher.
+KILL ?=
+# REQUIRE=all: a skipped suite is a failure.
+REQUIRE ?=
+# Names of suites for `make test`; all of them where it is empty.
+SUITES ?=
+# Seed of the property tests; empty for a new one.
+SEED ?=
+# Days that a release must be old before `make lock` takes it, and whether it may replace a version that is locked.
+COOLDOWN_DAYS ?= 7
+UPGRADE ?=
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+# What is installed is in the stamp's name: other requirements, or another place, and it is made again.
+STAMP := $(VENV)/.installed-$(shell { cat requirements.lock pyproject.toml .ci/uv.txt; pwd; } | cksum | tr ' ' -)
+COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
+	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
+
+.PHONY: help venv demo test check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "  variables: CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher, REQUIRE=all, SUITES='unit …', SEED=n, KUBECONFIG"
+
+$(STAMP):
+	@.ci/venv "$(VENV)" "$@"
+
+venv: $(STAMP) ## only the environment; every other target makes it too
+
+demo: $(STAMP) ## gangs placed before your eyes: CLUSTER=sandbox|kubernetes, KILL=placer|binder|watcher
+	@$(BIN)/phalanx demo --cluster $(CLUSTER) $(if $(KILL),--kill $(KILL))
+
+test: $(STAMP) ## every suite, with a table at the end; REQUIRE=all fails on skips, SUITES='…' selects
+	@$(PYTHON) -m tests.suites $(SUITES)
+
+check: $(STAMP) ## the quick loop: format, lint, types, imports, stubs, unit tests
+	@$(PYTHON) -m tests.suites check unit
+
+cases: $(STAMP) ## the faults from the field, replayed
+	@$(PYTHON) -m tests.cases.run
+
+kubernetes: $(STAMP) ## build the pinned Kubernetes control plane, once per machine (about 9 minutes on two cores)
+	@$(PYTHON) -m tests.kubernetes.build
+
+kubernetes-node: $(STAMP) ## the same, with kubelet and kube-proxy
+	@$(PYTHON) -m tests.kubernetes.build --node
+
+proto: $(STAMP) ## generate the Python stubs from the .proto files
+	@$(PYTHON) proto/generate.py
+
+lint: $(STAMP) ## ruff, mypy, import rules and stubs, without running a test
+	@$(PYTHON) -m tests.suites check
+
+format: $(STAMP) ## format the code, and fix what ruff can fix
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench-demo: $(STAMP) ## the demo against its goals
+	@$(PYTHON) -m bench.demo
+
+bench-watcher: $(STAMP) ## the watcher against its goals
+	@$(PYTHON) -m bench.watcher
+
+long: $(STAMP) ## the property tests with many more examples; SEED=n repeats a run
+	@$(PYTHON) -m pytest -q tests/property --hypothesis-profile=long --timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
+
+lock: $(STAMP) ## write requirements.lock anew from pyproject.toml, with releases older than COOLDOWN_DAYS; UPGRADE=1 renews versions
+	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
+
+clean: ## remove what was built and cached, but not the environment
+	@rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
