@@ -6,6 +6,7 @@
         ... sandbox.url, sandbox.store, sandbox.faults ...
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from aiohttp import web
 
 from services.runtime.clock import Clock
 from services.sandbox.cluster import Cluster, ClusterSettings
+from services.sandbox.controllers.loop import ControllerLoop
+from services.sandbox.controllers.table import controllers
 from services.sandbox.faults import Faults
 from services.sandbox.handler import Handler
 from services.sandbox.interference import WatchInterference
@@ -21,6 +24,7 @@ from services.sandbox.store import Store
 from services.sandbox.traffic import Traffic
 
 CLUSTER: web.AppKey[Cluster] = web.AppKey("cluster", Cluster)
+LOOP: web.AppKey[ControllerLoop] = web.AppKey("controller_loop", ControllerLoop)
 _BODY_LIMIT_BYTES = 3 * 1024 * 1024
 
 
@@ -33,8 +37,21 @@ def create_app(settings: ClusterSettings | None = None, *, clock: Clock | None =
     app = web.Application(client_max_size=_BODY_LIMIT_BYTES)
     app[CLUSTER] = cluster
     app.router.add_route("*", "/{path:.*}", Handler(cluster).handle)
+    if cluster.settings.has_controllers:
+        loop = ControllerLoop(controllers(cluster), clock=cluster.clock)
+        cluster.follow(loop.on_change)
+        app[LOOP] = loop
+        app.cleanup_ctx.append(_running_controllers)
     app.on_shutdown.append(_end_watches)
     return app
+
+
+async def _running_controllers(app: web.Application) -> AsyncIterator[None]:
+    task = asyncio.create_task(app[LOOP].run(), name="sandbox-controllers")
+    yield
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _end_watches(app: web.Application) -> None:

@@ -11,9 +11,10 @@ from services.sandbox.faults import Faults
 from services.sandbox.interference import WatchInterference
 from services.sandbox.objects import Obj
 from services.sandbox.served import ServedApis
-from services.sandbox.store import Limits, Store
+from services.sandbox.store import Limits, Listener, Store
 from services.sandbox.subresources import Subresources
 from services.sandbox.traffic import Traffic
+from services.sandbox.watching import Change
 from services.sandbox.writes import Writer
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -31,6 +32,8 @@ class ClusterSettings:
     zones: int = 3
     #: How long a Job's pod runs, unless its annotation says otherwise.
     run_s: float = 30.0
+    #: Pause of a Job after its first failed pod, doubled with each further one; Kubernetes waits 10 s.
+    job_backoff_s: float = 1.0
     #: Whether controllers and kubelets are simulated; without them nothing moves on its own.
     has_controllers: bool = True
     #: Whether nodes created later get the not-ready taint.
@@ -109,6 +112,13 @@ class Cluster:
                 "nodeInfo": {"kubeletVersion": "v1.37.2", "operatingSystem": "linux", "architecture": "amd64"},
             },
         }
+
+    def follow(self, listener: Listener) -> None:
+        """Show a listener everything that exists, and every change from now on."""
+        for kind in self.store.kinds:
+            for stored in tuple(self.store.collection(kind).objects.values()):
+                listener(Change("ADDED", stored))
+        self.store.listeners.append(listener)
 
     def serve(self, group: str, *, versions: Iterable[str]) -> None:
         """Serve exactly these versions of a group; watches of what is no longer served are broken."""

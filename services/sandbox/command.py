@@ -46,6 +46,12 @@ async def _serve(settings: ClusterSettings, *, host: str, port: int, kubeconfig_
 @click.option(
     "--run-seconds", type=click.FloatRange(min=0), default=30.0, help="how long a Job's pod runs; 0: until deleted"
 )
+@click.option(
+    "--job-backoff-seconds",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    help="pause of a Job after a failed pod, doubling; Kubernetes waits 10",
+)
 @click.option("--controllers/--no-controllers", default=True, help="simulate kubelets and controllers")
 @click.option("--taint-new-nodes/--no-taint-new-nodes", default=True, help="not-ready taint on nodes created later")
 @click.option("--api", "apis", multiple=True, metavar="GROUP=V1,V2", help="serve only these versions of a group")
@@ -56,6 +62,7 @@ def main(
     nodes: int,
     gpus_per_node: int,
     run_seconds: float,
+    job_backoff_seconds: float,
     controllers: bool,
     taint_new_nodes: bool,
     apis: tuple[str, ...],
@@ -68,6 +75,7 @@ def main(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         run_s=run_seconds,
+        job_backoff_s=job_backoff_seconds,
         has_controllers=controllers,
         taints_new_nodes=taint_new_nodes,
         apis=_apis(apis),

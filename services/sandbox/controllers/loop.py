@@ -1,0 +1,112 @@
+"""Runs controllers: changes become work at once, timers become work when the clock says so, nothing polls.
+
+All controllers share one queue and one task. `reconcile` is synchronous, because everything that it touches is in
+this process; so a controller never acts on a state that has moved on.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from services.runtime import log
+from services.runtime.clock import Clock
+from services.sandbox.failures import ApiError
+from services.sandbox.watching import Change
+
+_RETRY_S = 1.0
+_TURN = 64
+"""Objects looked at before requests get their turn on the event loop."""
+
+
+class Controller(Protocol):
+    """One control loop, without the loop."""
+
+    name: str
+
+    def observe(self, change: Change) -> Iterable[str]:
+        """Keep indexes up to date and name the objects that this change makes worth a look."""
+        ...
+
+    def reconcile(self, key: str) -> float | None:
+        """Look at one object and act; returns the seconds after which to look again, None for not on its own.
+
+        ApiError means that the API refused (a quota, say): the object is looked at again a little later.
+        """
+        ...
+
+
+class ControllerLoop:
+    """The shared queue of all controllers."""
+
+    def __init__(self, controllers: Sequence[Controller], *, clock: Clock) -> None:
+        self._controllers = tuple(controllers)
+        self._clock = clock
+        self._log = log.get("sandbox")
+        # A dictionary keeps the order of arrival and holds each object once.
+        self._pending: dict[tuple[int, str], None] = {}
+        self._timers: list[tuple[float, int, int, str]] = []
+        self._order = itertools.count()
+        self._wake = asyncio.Event()
+
+    def on_change(self, change: Change) -> None:
+        """Take note of a committed write; the store calls this."""
+        for number, controller in enumerate(self._controllers):
+            for key in controller.observe(change):
+                self._pending[number, key] = None
+        if self._pending:
+            self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that is due has been looked at."""
+        return not self._pending
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._take_due()
+            if self._pending:
+                self._turn()
+                await asyncio.sleep(0)
+            else:
+                await self._rest()
+
+    def _take_due(self) -> None:
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            _, _, number, key = heapq.heappop(self._timers)
+            self._pending[number, key] = None
+
+    def _turn(self) -> None:
+        for number, key in tuple(itertools.islice(self._pending, _TURN)):
+            del self._pending[number, key]
+            delay_s = self._reconciled(self._controllers[number], key)
+            if delay_s is not None:
+                due = self._clock.monotonic() + delay_s
+                heapq.heappush(self._timers, (due, next(self._order), number, key))
+
+    def _reconciled(self, controller: Controller, key: str) -> float | None:
+        try:
+            return controller.reconcile(key)
+        except ApiError as error:
+            self._log.info("controller.refused", controller=controller.name, object=key, error=str(error))
+        except Exception:  # noqa: BLE001 - one strange object must not stop the cluster
+            self._log.exception("controller.failed", controller=controller.name, object=key)
+        return _RETRY_S
+
+    async def _rest(self) -> None:
+        self._wake.clear()
+        if self._pending:
+            return
+        waits: list[asyncio.Future[object]] = [asyncio.ensure_future(self._wake.wait())]
+        if self._timers:
+            delay_s = max(0.0, self._timers[0][0] - self._clock.monotonic())
+            waits.append(asyncio.ensure_future(self._clock.sleep(delay_s)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
