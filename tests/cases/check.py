@@ -1,7 +1,7 @@
 """Run snapshot cases through the solver: `python -m tests.cases.check [C01 …]`.
 
-A snapshot case is one placement decision on given objects. Its expectation is the YAML comment block on top of the file;
-`tests/cases/README.md` defines the words. Every word of a case is judged: one that this interpreter does not know fails.
+A snapshot case is one placement decision on given objects. Its expectation is the YAML comment block on top of the
+file; `tests/cases/README.md` defines the words. Every word is judged: one that this interpreter does not know fails.
 """
 
 import re

@@ -1,0 +1,70 @@
+"""Follows the decisions about gangs: which are placed and which wait, so that cold starts can be measured.
+
+Waking targets from zero builds on this: a gang that is woken is over its cold start when it is committed.
+"""
+
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from services.autoscaler.ports import DecisionStream
+from services.contracts.cluster_codec import UndecodableMessage
+from services.contracts.decision_codec import EVENTS, decode_decision
+from services.contracts.streams import PLACEMENT_STREAM
+from services.core.ledger import Ledger
+from services.runtime.bus import Batch
+from services.runtime.health import Readiness
+from services.runtime.log import get
+
+_log = get("autoscaler.following")
+
+
+class AutoscalerMetrics:
+    """What the autoscaler counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything, so that each series exists from the start."""
+        self.decisions = Counter(
+            "phalanx_autoscaler_decisions_seen_total", "Decisions read, by event.", ["event"], registry=registry
+        )
+        self.unreadable = Counter(
+            "phalanx_autoscaler_unreadable_messages_total",
+            "Messages that could not be decoded and were skipped.",
+            registry=registry,
+        )
+        self.revision = Gauge(
+            "phalanx_autoscaler_revision", "Sequence of the placement stream that was read last.", registry=registry
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """Folds the placement stream until it is cancelled."""
+
+    stream: DecisionStream
+    readiness: Readiness
+    metrics: AutoscalerMetrics
+    ledger: Ledger = field(default_factory=Ledger)
+
+    async def run(self) -> None:
+        """Run for ever; a gap in the stream starts the fold over."""
+        self.readiness.set("placements", ready=False, detail="reading the placement stream")
+        async for batch in self.stream.follow(PLACEMENT_STREAM.name, subjects=PLACEMENT_STREAM.subjects[0]):
+            if batch.restarted:
+                self.ledger = Ledger()
+                self.readiness.set("placements", ready=False, detail="reading the placement stream again")
+            self._fold(batch)
+            if batch.pending == 0:
+                self.readiness.set("placements", ready=True, detail="synced")
+
+    def _fold(self, batch: Batch) -> None:
+        for message in batch.messages:
+            try:
+                decision = decode_decision(message.data)
+            except UndecodableMessage as error:
+                self.metrics.unreadable.inc()
+                _log.error("message.unreadable", subject=message.subject, detail=str(error))
+                continue
+            self.ledger.apply(decision)
+            self.metrics.decisions.labels(event=EVENTS[type(decision.event)]).inc()
+            self.metrics.revision.set(message.sequence)

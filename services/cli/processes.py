@@ -1,0 +1,220 @@
+"""The services as local processes: started, waited for, killed and started again.
+
+Used by `phalanx demo`, `phalanx up` and end-to-end tests. Each service is the same process that runs in a cluster; only
+its addresses are on the loopback interface, on free ports.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+POLL_S = 0.05
+TAIL_BYTES = 4000
+
+SERVICES = ("watcher", "placer", "binder", "autoscaler")
+_PR_SET_PDEATHSIG = 1
+
+
+class ServiceFailed(RuntimeError):
+    """A process ended or did not become ready; the message has the end of its log."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalProcess:
+    """One `python -m services.<name>` with its log file.
+
+    `environment` is added to this process's own, minus every inherited `PHALANX_*` variable.
+    """
+
+    name: str
+    folder: Path
+    environment: Mapping[str, str]
+    arguments: Sequence[str] = ()
+    _process: subprocess.Popen[bytes] | None = None
+    _ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def log_file(self) -> Path:
+        """Where the process writes its log."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def port_file(self) -> Path:
+        """Where the process says which ports it took."""
+        return self.folder / f"{self.name}.ports.json"
+
+    @property
+    def http_url(self) -> str:
+        """Address of `/livez`, `/readyz` and `/metrics`, once the process is up."""
+        return f"http://127.0.0.1:{self._ports['http']}"
+
+    @property
+    def grpc_target(self) -> str:
+        """Address of gRPC, once the process is up."""
+        return f"127.0.0.1:{self._ports['grpc']}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of a process that ended by itself, None while it runs or was never started."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self) -> None:
+        """Start the process; its ports are known only when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port_file.unlink(missing_ok=True)
+        self._ports = {}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+        environment = inherited | dict(self.environment) | {"PHALANX_PORT_FILE": str(self.port_file)}
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", f"services.{self.name}", *self.arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - no threads hold locks that the child needs
+            )
+
+    async def wait_ready(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until `/readyz` says 200. Raises ServiceFailed with what it waits for, or with the end of the log."""
+        detail = "it did not say which ports it took"
+        try:
+            async with asyncio.timeout(timeout_s), aiohttp.ClientSession() as session:
+                while True:
+                    self._check_alive()
+                    if self._read_ports():
+                        is_ready, detail = await self._readyz(session)
+                        if is_ready:
+                            return
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as error:
+            raise ServiceFailed(f"{self.name} was not ready after {timeout_s:g} s: {detail}\n{self.tail()}") from error
+
+    def kill(self) -> None:
+        """End the process as a crash would, and wait until it is gone."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Stop the process from running, or let it go on, without ending it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP if is_paused else signal.SIGCONT)
+
+    async def stop(self) -> None:
+        """Ask the process to end, and kill it where it does not."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await asyncio.to_thread(process.wait)
+        except TimeoutError:
+            process.kill()
+
+    def tail(self) -> str:
+        """Return the end of the log."""
+        if not self.log_file.exists():
+            return "(no log)"
+        return self.log_file.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+
+    def _check_alive(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            code = None if self._process is None else self._process.returncode
+            raise ServiceFailed(f"{self.name} ended with code {code}; its log {self.log_file} ends:\n{self.tail()}")
+
+    def _read_ports(self) -> bool:
+        # The file may be seen half written; the next look finds it whole.
+        with contextlib.suppress(OSError, ValueError):
+            self._ports = json.loads(self.port_file.read_text())
+        return "http" in self._ports
+
+    async def _readyz(self, session: aiohttp.ClientSession) -> tuple[bool, str]:
+        try:
+            async with session.get(f"{self.http_url}/readyz") as answer:
+                return answer.status == 200, await answer.text()  # noqa: PLR2004 - HTTP OK
+        except aiohttp.ClientError as error:
+            return False, str(error)
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalServices:
+    """All services against one API server and one bus.
+
+    `environment` holds the settings for all of them. Entering starts them and waits until each is ready.
+    """
+
+    folder: Path
+    nats_url: str
+    kubeconfig: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = SERVICES
+    processes: dict[str, LocalProcess] = field(default_factory=dict)
+
+    async def __aenter__(self) -> Self:
+        """Start all services."""
+        try:
+            for name in self.names:
+                self.processes[name] = self._process(name)
+                self.processes[name].start()
+            async with asyncio.TaskGroup() as group:
+                for process in self.processes.values():
+                    group.create_task(process.wait_ready())
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all services."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop all services, side by side."""
+        await asyncio.gather(*(process.stop() for process in self.processes.values()))
+
+    async def restart(self, name: str) -> None:
+        """Start a killed service again, and wait until it is ready."""
+        process = self.processes[name]
+        process.start()
+        await process.wait_ready()
+
+    def _process(self, name: str) -> LocalProcess:
+        settings = {
+            "PHALANX_NATS_URL": self.nats_url,
+            "PHALANX_KUBECONFIG": str(self.kubeconfig),
+            "PHALANX_HTTP_ADDRESS": "127.0.0.1:0",
+            "PHALANX_INSTANCE": f"{name}-local",
+        }
+        if name in {"placer", "binder"}:
+            settings["PHALANX_GRPC_ADDRESS"] = "127.0.0.1:0"
+        return LocalProcess(name=name, folder=self.folder, environment=settings | dict(self.environment))
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent is gone, however that happens (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
