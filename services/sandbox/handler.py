@@ -191,7 +191,9 @@ class Handler:
         target = target_of(parts, self._cluster.served)
         if target is None:
             found = self._cluster.served.discovery(parts) if request.method == "GET" else None
-            return _NOT_SERVED if found is None else _json(200, found)
+            if found is None:
+                return self._nothing_there(parts)
+            return _json(200, found)
         query = request.query
         verb = _verb(request.method, target, query)
         traffic = self._cluster.traffic
@@ -212,6 +214,13 @@ class Handler:
                 body=body,
             )
         return reply
+
+    def _nothing_there(self, parts: list[str]) -> Reply:
+        """Inside a served group version the API server answers as an API, elsewhere as a web server."""
+        if self._cluster.served.discovery(parts[:2] if parts[0] == "api" else parts[:3]) is None:
+            return _NOT_SERVED
+        message = "the server could not find the requested resource"
+        return _error(ApiError(404, reason="NotFound", message=message, details={}))
 
     def _called(self, call: Call) -> Reply:
         try:

@@ -16,6 +16,9 @@ from services.sandbox.validation.shape import Schema
 Default: TypeAlias = Callable[[Obj, Obj | None], None]
 """Fills defaults into a new version before it is stored, in place; the old version is None at creation."""
 
+Stamp: TypeAlias = Callable[[Obj, Obj | None, str], None]
+"""Like `Default`, with the current time."""
+
 Validate: TypeAlias = Callable[[Obj, Obj | None], Sequence[Cause]]
 """The fields that are wrong in a new version; the old version is None at creation."""
 
@@ -62,6 +65,8 @@ class Kind:
     #: For kinds whose typed decoding matters (unknown fields dropped, wrong types refused).
     schema: Mapping[str, Schema] | None = None
     default: Default = field(default=keep)
+    #: Fills in times; apart from `default`, which has no clock.
+    stamp: Stamp | None = None
     validate: Validate = field(default=accept)
     validate_status: Validate = field(default=accept)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from services.sandbox.failures import ApiError, bad_request
+from services.sandbox.failures import bad_request, invalid, unhandled, unsupported
 from services.sandbox.kinds import Kind
 from services.sandbox.selectors import both, field_predicate, label_predicate
 from services.sandbox.served import ServedApis
@@ -86,9 +86,19 @@ def write_options(query: Mapping[str, str]) -> WriteOptions:
     """Dry run and field validation of a write; raises 400 for values that the API does not know."""
     dry_run = query.get("dryRun", "")
     if dry_run not in {"", "All"}:
-        message = f'Invalid value: "{dry_run}": supported values: "All"'
-        raise ApiError(422, reason="Invalid", message=f' "" is invalid: dryRun: {message}')
+        cause = unsupported("dryRun", value=[dry_run], supported=("All",))
+        raise invalid("CreateOptions", group="meta.k8s.io", name="", causes=(cause,))
     return WriteOptions(is_dry_run=dry_run == "All", is_strict=query.get("fieldValidation") == "Strict")
+
+
+def revision_of(query: Mapping[str, str]) -> int:
+    """The `resourceVersion` parameter, 0 where it is absent; the API answers 500 where it is no number."""
+    text = query.get("resourceVersion", "")
+    if text and not text.isdecimal():
+        raise unhandled(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text or 0)
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:

@@ -9,7 +9,7 @@ from aiohttp import web
 from services.runtime.clock import Clock
 from services.sandbox.cluster import Cluster
 from services.sandbox.failures import ApiError
-from services.sandbox.requests import Target, flag, number, scope_of
+from services.sandbox.requests import Target, flag, number, revision_of, scope_of
 from services.sandbox.watching import Scope, Watch, event_line
 
 _DEFAULT_TIMEOUT_S = 1800
@@ -31,7 +31,7 @@ async def stream(cluster: Cluster, request: web.Request, target: Target) -> web.
     """Answer a watch request until it times out, is broken, overflows, or the client leaves."""
     try:
         scope = scope_of(target, request.query)
-        revision = number(request.query, "resourceVersion")
+        revision = revision_of(request.query)
         timeout_s = number(request.query, "timeoutSeconds")
         watch = _opened(cluster, scope, revision)
     except ApiError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from services.sandbox.kinds import Kind
-from services.sandbox.validation import claims, groups, pods, workloads
+from services.sandbox.validation import claims, devices, events, groups, pods, workloads
 
 SCHEDULING = "scheduling.k8s.io"
 RESOURCE = "resource.k8s.io"
@@ -138,6 +138,7 @@ KINDS: Sequence[Kind] = (
         has_status=False,
         short_names=("ev",),
         selectable=frozenset({"reason", "type", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}),
+        validate=events.validate_event,
     ),
     Kind(
         kind="ResourceQuota",
@@ -145,9 +146,9 @@ KINDS: Sequence[Kind] = (
         short_names=("quota",),
         default=workloads.default_quota,
     ),
+    PRIORITY_CLASS,
     POD_GROUP,
     WORKLOAD,
-    PRIORITY_CLASS,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
     Kind(
@@ -177,7 +178,7 @@ KINDS: Sequence[Kind] = (
         has_generation=True,
         status_keeps_metadata=False,
         returns_deleted=True,
-        default=workloads.default_device_taint_rule,
+        stamp=devices.stamp_taint,
     ),
     Kind(kind="Lease", plural="leases", group="coordination.k8s.io", has_status=False),
     JOB,

@@ -21,6 +21,7 @@ from services.sandbox.failures import (
     bad_request,
     conflict,
     forbidden_field,
+    immutable,
     invalid,
     invalid_value,
     modified,
@@ -132,6 +133,10 @@ class Writer:
             raise bad_request(
                 f"{prefix}: json: cannot unmarshal value into Go struct field .metadata of type ObjectMeta"
             )
+        for part in ("metadata", "spec", "status"):
+            if isinstance(obj.get(part), dict):
+                # null and empty lists are the same as nothing.
+                obj[part] = {name: value for name, value in obj[part].items() if value not in (None, [])}
         if kind.schema is None:
             return obj
         try:
@@ -158,6 +163,8 @@ class Writer:
         if kind.has_status and not kind.accepts_initial_status:
             obj["status"] = {}
         kind.default(obj, None)
+        if kind.stamp is not None:
+            kind.stamp(obj, None, self.now())
         self.admission.mutate(kind, obj)
         causes = [*_metadata_causes(kind, meta), *kind.validate(obj, None)]
         if causes:
@@ -213,6 +220,8 @@ class Writer:
             causes = list(kind.validate_status(new, old.obj))
         else:
             kind.default(new, old.obj)
+            if kind.stamp is not None:
+                kind.stamp(new, old.obj, self.now())
             causes = [*_metadata_causes(kind, new["metadata"]), *self._finalizer_causes(new, old.obj)]
             causes.extend(kind.validate(new, old.obj))
         if causes:
@@ -244,6 +253,9 @@ class Writer:
         if kind.is_namespaced and namespace and namespace != known["namespace"]:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         uid = meta.get("uid")
+        if uid and uid != known["uid"] and is_patch:
+            cause = immutable("metadata.uid", value=uid)
+            raise invalid(kind.kind, group=kind.group, name=known["name"], causes=(cause,))
         if uid and uid != known["uid"]:
             raise precondition_failed(old, what="UID", given=uid, found=known["uid"])
         given = meta.get("resourceVersion")

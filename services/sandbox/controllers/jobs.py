@@ -15,6 +15,7 @@ from services.sandbox.deletion import DeleteOptions
 from services.sandbox.objects import (
     Obj,
     condition_status,
+    controller_of,
     is_deleting,
     is_terminal,
     metadata,
@@ -58,6 +59,8 @@ class JobController:
         self._pods = OwnedObjects(table.POD, owner_kind="Job")
         #: Consecutive failures and the time of the last one, by uid of the Job.
         self._failures: dict[str, tuple[int, float]] = {}
+        #: Owners of pods that are being deleted, by key: a Job that is gone can only be found by uid.
+        self._leaving: dict[str, set[str]] = {}
 
     def observe(self, change: Change) -> Iterable[str]:
         """Jobs, and the Jobs of pods."""
@@ -65,17 +68,24 @@ class JobController:
             if change.type == "DELETED":
                 self._failures.pop(uid_of(change.stored.obj), None)
             yield change.stored.key
-        yield from self._pods.observe(change)
+        for key in self._pods.observe(change):
+            owner = controller_of(change.stored.obj) or {}
+            if is_deleting(change.stored.obj) and change.type != "DELETED":
+                self._leaving.setdefault(key, set()).add(owner["uid"])
+            yield key
 
     def reconcile(self, key: str) -> float | None:
         """Count, then create or delete pods, then write the status."""
         namespace, name = split(key)
         stored = self._store.get(table.JOB, namespace=namespace, name=name)
         if stored is None:
+            for uid in self._leaving.pop(key, ()):
+                self._let_go(self._pods.of_uid(uid))
             return None
         job = stored.obj
+        self._leaving.pop(key, None)
         if is_deleting(job) or finished(job):
-            self._let_go(job)
+            self._let_go(self._pods.of(job))
             return None
         tally = self._count(job)
         try:
@@ -84,8 +94,9 @@ class JobController:
             # What was counted must be written even where a quota refuses new pods: it is counted only once.
             self._report(key, tally)
 
-    def _let_go(self, job: Obj) -> None:
-        for pod in self._pods.of(job):
+    def _let_go(self, pods: list[Stored]) -> None:
+        """Nothing is counted any more, so nothing is held."""
+        for pod in pods:
             if is_terminal(pod.obj) or is_deleting(pod.obj):
                 self._untrack(pod)
 

@@ -28,6 +28,8 @@ class OwnedObjects:
         owned = self._by_owner[owner["uid"]]
         if change.type == "DELETED":
             owned.pop(change.stored.key, None)
+            if not owned:
+                del self._by_owner[owner["uid"]]
         else:
             owned[change.stored.key] = change.stored
         yield f"{metadata(change.stored.obj)['namespace']}/{owner['name']}"
@@ -36,9 +38,9 @@ class OwnedObjects:
         """The owner's current objects, in the order of their creation."""
         return list(self._by_owner.get(uid_of(owner), {}).values())
 
-    def forget(self, owner_uid: str) -> None:
-        """Drop the index of an owner that is gone."""
-        self._by_owner.pop(owner_uid, None)
+    def of_uid(self, owner_uid: str) -> list[Stored]:
+        """The current objects of an owner that may be gone."""
+        return list(self._by_owner.get(owner_uid, {}).values())
 
 
 def is_active(pod: Obj) -> bool:

@@ -9,6 +9,7 @@ from services.sandbox.failures import (
     invalid_value,
     required,
     too_many,
+    unsupported,
 )
 from services.sandbox.objects import Obj, metadata, spec, status
 from services.sandbox.validation import fields
@@ -145,9 +146,8 @@ def conditions(path: str, *, found: Sequence[Obj]) -> Iterator[Cause]:
             yield from fields.qualified_key(f"{here}.type", key=type_)
         seen.add(type_)
         if condition.get("status") not in {"True", "False", "Unknown"}:
-            yield invalid_value(
-                f"{here}.status", value=condition.get("status"), detail="must be True, False or Unknown"
-            )
+            supported = ("False", "True", "Unknown")
+            yield unsupported(f"{here}.status", value=condition.get("status"), supported=supported)
         if not condition.get("lastTransitionTime"):
             yield required(f"{here}.lastTransitionTime", detail="must be set")
         if not condition.get("reason"):

@@ -184,7 +184,7 @@ def _group_link(holder: Obj) -> Iterator[Cause]:
     link = holder.get("schedulingGroup")
     if link is None:
         return
-    yield from fields.union("spec.schedulingGroup", holder=link, members=("podGroupName",))
+    yield from fields.union("spec.schedulingGroup.podGroupName", holder=link, members=("podGroupName",))
     if link.get("podGroupName"):
         yield from fields.dns_subdomain("spec.schedulingGroup.podGroupName", value=link["podGroupName"])
 

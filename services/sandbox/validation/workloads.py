@@ -214,9 +214,3 @@ def default_quota(new: Obj, old: Obj | None) -> None:
     """A new quota starts with nothing counted."""
     if old is None:
         new["status"] = {}
-
-
-def default_device_taint_rule(new: Obj, old: Obj | None) -> None:
-    """A new rule starts without conditions."""
-    if old is None:
-        new["status"] = {}
