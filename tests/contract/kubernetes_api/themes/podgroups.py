@@ -257,8 +257,6 @@ ROWS = (
                 message="strict decoding error: unknown field",
             ),
         ),
-        only="kubernetes",
-        because="the sandbox keeps fields that it does not know: strict decoding needs the whole schema",
     ),
     Row(
         name="podgroup-min-count-up-and-down",
