@@ -1,0 +1,1 @@
+"""Everything that is checked about Phalanx, as one table of suites: `python -m tests.suites [names…]`."""
