@@ -1,0 +1,86 @@
+"""The watcher put together: one task per kind, one publisher for all, and the watch over the stream itself."""
+
+import asyncio
+
+from services.runtime.bus import Bus
+from services.runtime.kube import KubeClient
+from services.runtime.lifecycle import Runtime
+from services.watcher.adapters.jetstream import JetStreamCluster
+from services.watcher.adapters.kubernetes import KubernetesApi
+from services.watcher.following import KindWatch
+from services.watcher.garbage import CollectorPause
+from services.watcher.kinds import WATCHED_KINDS
+from services.watcher.metrics import Metrics
+from services.watcher.ports import ClusterStream
+from services.watcher.publisher import Publisher
+from services.watcher.settings import WatcherSettings
+
+STREAM_CHECK_INTERVAL_S = 5.0
+
+
+async def run(settings: WatcherSettings, runtime: Runtime) -> None:
+    """Follow the cluster until asked to stop; what was seen by then is written."""
+    bus = Bus(url=settings.nats_url, name=f"phalanx-watcher-{settings.instance}", readiness=runtime.readiness)
+    async with bus, await KubeClient.open(settings.kubeconfig, user_agent="phalanx-watcher") as client:
+        stream = JetStreamCluster(bus, instance=settings.instance, clock=runtime.clock, tracer=runtime.tracer)
+        await stream.ensure()
+        await _follow(settings, runtime, api=KubernetesApi(client), stream=stream)
+
+
+async def _follow(settings: WatcherSettings, runtime: Runtime, *, api: KubernetesApi, stream: JetStreamCluster) -> None:
+    metrics = Metrics(runtime.registry)
+    watches: list[KindWatch] = []
+
+    def resync(reason: str) -> None:
+        for watch in watches:
+            watch.resync(reason)
+
+    publisher = Publisher(
+        stream,
+        kinds=tuple(watched.kind for watched in WATCHED_KINDS),
+        clock=runtime.clock,
+        metrics=metrics,
+        lost=resync,
+        worker_count=settings.publish_in_flight,
+        queue_size=settings.publish_queue,
+    )
+    collector = CollectorPause()
+    watches.extend(
+        KindWatch(
+            watched,
+            api=api,
+            stream=stream,
+            publisher=publisher,
+            readiness=runtime.readiness,
+            metrics=metrics,
+            clock=runtime.clock,
+            log=runtime.log,
+            settings=settings,
+            collector=collector,
+        )
+        for watched in WATCHED_KINDS
+    )
+
+    async def notice_losses() -> None:
+        async for reason in stream.losses():
+            resync(reason)
+
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(publisher.work(), name="publisher")
+        reading = [group.create_task(watch.run(), name=f"watch-{number}") for number, watch in enumerate(watches)]
+        reading.append(group.create_task(notice_losses(), name="losses"))
+        reading.append(group.create_task(_keep(stream, runtime=runtime), name="stream"))
+        await runtime.stopping.wait()
+        for task in reading:
+            task.cancel()
+        await asyncio.wait(reading)
+        for watched in WATCHED_KINDS:
+            await publisher.settled(watched.kind)
+        writing.cancel()
+
+
+async def _keep(stream: ClusterStream, *, runtime: Runtime) -> None:
+    """Make the stream anew where somebody deleted it; `losses` notices, and everything is written again."""
+    while True:
+        await runtime.clock.sleep(STREAM_CHECK_INTERVAL_S)
+        await stream.ensure()
