@@ -66,6 +66,10 @@ class Program:
         if not self.is_running():
             raise ClusterError(f"{self.name} ended with {self._process.returncode}:\n{self.log_tail()}")
 
+    def wait(self, *, timeout_s: float) -> int:
+        """Waits for the program to end by itself; its exit code."""
+        return self._process.wait(timeout=timeout_s)
+
     def terminate(self, *, timeout_s: float = 10.0) -> None:
         """Asks the program to end and waits; used where a test is about a clean end."""
         if self.is_running():
