@@ -113,7 +113,7 @@ SUITES: tuple[Suite, ...] = (
         name="integration",
         about="one service or adapter with real NATS, gRPC and API servers",
         minutes=10,
-        steps=(_pytest("tests/integration"),),
+        steps=(_pytest("tests/integration", "tests/kubernetes"),),
         uses=("kubernetes",),
     ),
     Suite(
