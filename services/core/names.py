@@ -27,6 +27,9 @@ FALLBACK_ANNOTATION = PREFIX + "fallback"
 EXPIRES_AT_ANNOTATION = PREFIX + "expires-at"
 """On a DeviceTaintRule: RFC 3339 time after which Phalanx removes it."""
 
+LAST_COMMAND_ANNOTATION = PREFIX + "last-command"
+"""On a scaled object: `<sequence>/<id>` of the last command that took effect, so that a repeated one does not."""
+
 TRACEPARENT_ANNOTATION = PREFIX + "traceparent"
 """On a PodGroup: the W3C trace context of the placement, for tools that start from the cluster."""
 
