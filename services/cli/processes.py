@@ -35,7 +35,7 @@ class ServiceFailed(RuntimeError):
 
 @dataclass(slots=True, kw_only=True)
 class LocalProcess:
-    """One `python -m services.<name>` with its log file.
+    """One `python -m services.<name>`, or another module, with its log file.
 
     `environment` is added to this process's own, minus every inherited `PHALANX_*` variable.
     """
@@ -44,6 +44,7 @@ class LocalProcess:
     folder: Path
     environment: Mapping[str, str]
     arguments: Sequence[str] = ()
+    module: str = ""
     _process: subprocess.Popen[bytes] | None = None
     _ports: dict[str, int] = field(default_factory=dict)
 
@@ -68,6 +69,11 @@ class LocalProcess:
         return f"127.0.0.1:{self._ports['grpc']}"
 
     @property
+    def has_grpc(self) -> bool:
+        """True for a process that also answers gRPC, once it is up."""
+        return "grpc" in self._ports
+
+    @property
     def pid(self) -> int | None:
         """Process id while it runs."""
         return None if self._process is None else self._process.pid
@@ -86,7 +92,7 @@ class LocalProcess:
         environment = inherited | dict(self.environment) | {"PHALANX_PORT_FILE": str(self.port_file)}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", f"services.{self.name}", *self.arguments],
+                [sys.executable, "-m", self.module or f"services.{self.name}", *self.arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -100,7 +106,7 @@ class LocalProcess:
         try:
             async with asyncio.timeout(timeout_s), aiohttp.ClientSession() as session:
                 while True:
-                    self._check_alive()
+                    self.check_alive()
                     if self._read_ports():
                         is_ready, detail = await self._readyz(session)
                         if is_ready:
@@ -139,7 +145,8 @@ class LocalProcess:
             return "(no log)"
         return self.log_file.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise ServiceFailed with the end of the log where the process has ended."""
         if self._process is None or self._process.poll() is not None:
             code = None if self._process is None else self._process.returncode
             raise ServiceFailed(f"{self.name} ended with code {code}; its log {self.log_file} ends:\n{self.tail()}")

@@ -1,0 +1,74 @@
+"""`phalanx demo`: runs everything, plays the story, and judges it."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from services.cli.demo.promises import Promise
+from services.cli.demo.screen import Screen
+from services.cli.demo.story import FIRST, GANGS, Story
+from services.cli.demo.system import CLUSTERS, running
+from services.cli.demo.traces import trace_of_transaction
+from services.cli.processes import SERVICES, ServiceFailed
+from services.core.decisions import Committed
+
+FOLDER = Path("build/demo")
+
+
+@click.command()
+@click.option(
+    "--cluster",
+    type=click.Choice(sorted(CLUSTERS)),
+    default="sandbox",
+    show_default=True,
+    help="Where to play: the sandbox, or a real control plane from `make kubernetes`.",
+)
+@click.option("--kill", type=click.Choice(SERVICES), help="Kill this service in the middle, and start it again.")
+def demo(cluster: str, kill: str | None) -> None:
+    """Show a 64-GPU gang run all or nothing, through the bus, on a live cluster."""
+    started_s = time.monotonic()
+    console = Console(soft_wrap=False)
+    try:
+        kept = asyncio.run(_demo(console, cluster_name=cluster, kill=kill, started_s=started_s))
+    except* (ServiceFailed, TimeoutError) as group:
+        for error in group.exceptions:
+            console.print(f"[bold red]{type(error).__name__}[/bold red]: {error}", highlight=False)
+        console.print(f"logs: {FOLDER}")
+        kept = []
+    held = sum(promise.is_held for promise in kept)
+    console.print(f"demo: {held} of {len(kept)} promises held in {time.monotonic() - started_s:.1f} s", highlight=False)
+    sys.exit(0 if kept and held == len(kept) else 1)
+
+
+async def _demo(console: Console, *, cluster_name: str, kill: str | None, started_s: float) -> list[Promise]:
+    console.print("Starting a NATS server, a Kubernetes API and the four services, each its own process …")
+    async with running(cluster_name, folder=FOLDER) as system:
+        screen = Screen(console=console, witness=system.witness, gangs=GANGS, started_s=started_s)
+        screen.tell(f"All are ready. The cluster is {system.cluster.title}.")
+        story = Story(
+            cluster=system.cluster,
+            client=system.client,
+            witness=system.witness,
+            tell=screen.tell,
+            group_version=system.group_version,
+            kill=system.services.processes[kill] if kill else None,
+            is_timed=cluster_name == "sandbox",
+        )
+        showing = asyncio.create_task(screen.show())
+        try:
+            await story.play()
+        finally:
+            showing.cancel()
+        commits = system.witness.decisions(FIRST.name, Committed)
+        trace = (
+            await asyncio.to_thread(trace_of_transaction, system.trace_file, commits[0].decision.transaction)
+            if commits
+            else None
+        )
+        follow = "while it runs: phalanx decisions --nats-url URL; in your cluster: docs/subscribe.md"
+        screen.report(story.kept, story.timings, trace=trace, follow=follow)
+        return story.kept

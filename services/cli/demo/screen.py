@@ -1,0 +1,132 @@
+"""What the demo shows: live progress while it runs, and the report at its end. Colours only repeat what words say."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.demo.objects import DemoGang
+from services.cli.demo.promises import Promise, Timing
+from services.cli.demo.traces import Span, tree_of
+from services.cli.demo.witness import Witness
+from services.core.decisions import Committed, Proposed, Refused, Repairing, RolledBack, Waiting
+
+BAR_CELLS = 32
+REFRESH_S = 0.1
+
+WORDS = {
+    Proposed: "proposed",
+    Waiting: "waiting",
+    Committed: "committed",
+    Refused: "refused",
+    RolledBack: "rolled back",
+    Repairing: "repairing",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Screen:
+    """The terminal. Without one, each change of a gang becomes a line."""
+
+    console: Console
+    witness: Witness
+    gangs: tuple[DemoGang, ...]
+    started_s: float
+    _told: list[str] = field(default_factory=list)
+    _live: Live | None = None
+    _last: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence of the story."""
+        stamp = f"{self.witness.clock.monotonic() - self.started_s:6.2f} s"
+        self.console.print(f"[dim]{stamp}[/dim]  {sentence}", highlight=False)
+
+    async def show(self) -> None:
+        """Keep the progress current until cancelled."""
+        if not self.console.is_terminal:
+            await self._show_lines()
+        with Live(self._progress(), console=self.console, refresh_per_second=10, transient=True) as live:
+            while True:
+                await asyncio.sleep(REFRESH_S)
+                live.update(self._progress())
+
+    async def _show_lines(self) -> None:
+        while True:
+            for gang in self.gangs:
+                state = self._state(gang)
+                if state and self._last.get(gang.name) != state:
+                    self._last[gang.name] = state
+                    self.tell(f"    {gang.name}: {state}, {self._counts(gang)}")
+            await asyncio.sleep(REFRESH_S)
+
+    def _progress(self) -> Table:
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        for gang in self.gangs:
+            bound, finished, existing = self._numbers(gang)
+            if not existing:
+                continue
+            full = BAR_CELLS * bound // gang.members
+            done = BAR_CELLS * finished // gang.members
+            bar = Text("█" * done, style="green") + Text("▓" * (full - done), style="yellow")
+            bar += Text("·" * (BAR_CELLS - full), style="dim")
+            table.add_row(gang.name, bar, self._counts(gang), self._state(gang))
+        return table
+
+    def _numbers(self, gang: DemoGang) -> tuple[int, int, int]:
+        pods = [pod for pod in self.witness.of_gang(gang.name) if pod.leaving_s is None or pod.finished_s is not None]
+        bound = sum(pod.bound_s is not None for pod in pods)
+        return min(bound, gang.members), sum(pod.finished_s is not None for pod in pods), len(pods)
+
+    def _counts(self, gang: DemoGang) -> str:
+        bound, finished, existing = self._numbers(gang)
+        return f"{existing} pods, {bound} bound, {finished} finished"
+
+    def _state(self, gang: DemoGang) -> str:
+        heard = self.witness.decisions(gang.name)
+        return WORDS[type(heard[-1].decision.event)] if heard else ""
+
+    def report(self, kept: list[Promise], timings: list[Timing], *, trace: Span | None, follow: str) -> None:
+        """Show promises beside what happened, times beside goals, the trace, and what to subscribe to."""
+        self.console.print()
+        self.console.print(_promise_table(kept))
+        if timings:
+            self.console.print(_timing_table(timings))
+        if trace is not None:
+            self.console.print("[bold]One trace, from the event that made it possible to the last binding[/bold]")
+            self.console.print(tree_of(trace), highlight=False)
+            self.console.print()
+        self.console.print(self._subjects(follow))
+
+    def _subjects(self, follow: str) -> Group:
+        table = Table(title="Subjects on the bus", title_justify="left", box=None, padding=(0, 2), show_header=False)
+        counts: dict[str, int] = {}
+        for one in self.witness.heard:
+            counts[one.subject] = counts.get(one.subject, 0) + 1
+        for subject, count in sorted(counts.items()):
+            table.add_row(subject, f"{count}")
+        patterns = "phalanx.cluster.v1.>   phalanx.placement.v1.>   phalanx.scaling.v1.>"
+        return Group(table, Text(f"  subscribe to: {patterns}", style="bold"), Text(f"  {follow}", style="dim"))
+
+
+def _promise_table(kept: list[Promise]) -> Table:
+    table = Table(title="Promised, and what happened", title_justify="left")
+    table.add_column("")
+    table.add_column("promised", ratio=2)
+    table.add_column("happened", ratio=3)
+    for promise in kept:
+        mark = "[green]held[/green]" if promise.is_held else "[bold red]BROKEN[/bold red]"
+        table.add_row(mark, promise.text, promise.happened)
+    return table
+
+
+def _timing_table(timings: list[Timing]) -> Table:
+    table = Table(title="Times (shown, not judged: machines differ)", title_justify="left")
+    for name in ("from → to", "took", "goal", "others, measured elsewhere"):
+        table.add_column(name)
+    for timing in timings:
+        goal = "" if timing.goal_s is None else f"{timing.goal_s:.1f} s"
+        table.add_row(timing.text, f"{timing.measured_s:.3f} s", goal, timing.beside)
+    return table

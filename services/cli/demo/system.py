@@ -1,0 +1,90 @@
+"""Everything that the demo runs: the bus, a cluster, the services, and the witness."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.cli.demo.clusters import DemoCluster, kubernetes, sandbox
+from services.cli.demo.witness import Witness
+from services.cli.processes import LocalServices
+from services.contracts.streams import STREAMS
+from services.runtime.bus import Bus
+from services.runtime.clock import SystemClock
+from services.runtime.embedded_nats import EmbeddedNats
+from services.runtime.health import Readiness
+from services.runtime.kube import KubeClient
+
+CLUSTERS: Mapping[str, Callable[[Path], AbstractAsyncContextManager[DemoCluster]]] = {
+    "sandbox": sandbox,
+    "kubernetes": kubernetes,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A running system with its witness."""
+
+    cluster: DemoCluster
+    services: LocalServices
+    client: KubeClient
+    witness: Witness
+    group_version: str
+    nats_url: str
+    trace_file: Path
+
+
+@asynccontextmanager
+async def running(cluster_name: str, *, folder: Path) -> AsyncIterator[System]:
+    """Run everything on free ports, with logs and spans in `folder`."""
+    await asyncio.to_thread(_emptied, folder)
+    trace_file = folder / "spans.jsonl"
+    witness = Witness(clock=SystemClock())
+    async with contextlib.AsyncExitStack() as stack:
+        nats = await stack.enter_async_context(EmbeddedNats())
+        cluster = await stack.enter_async_context(CLUSTERS[cluster_name](folder))
+        services = await stack.enter_async_context(
+            LocalServices(
+                folder=folder,
+                nats_url=nats.url,
+                kubeconfig=cluster.kubeconfig,
+                environment={"PHALANX_TRACE_FILE": str(trace_file)},
+            )
+        )
+        client = await stack.enter_async_context(await KubeClient.open(cluster.kubeconfig, user_agent="phalanx-demo"))
+        bus = await stack.enter_async_context(Bus(url=nats.url, name="phalanx-demo", readiness=Readiness()))
+        await bus.ensure_streams(STREAMS)
+        versions = await client.served_versions("scheduling.k8s.io")
+        await stack.enter_async_context(
+            _background(watch_pods=witness.watch_pods(client), hear_decisions=witness.hear_decisions(bus))
+        )
+        yield System(
+            cluster=cluster,
+            services=services,
+            client=client,
+            witness=witness,
+            group_version="v1beta1" if "v1beta1" in versions else "v1alpha3",
+            nats_url=nats.url,
+            trace_file=trace_file,
+        )
+
+
+@asynccontextmanager
+async def _background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines beside the block, and cancel them at its end."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine, name=name) for name, coroutine in coroutines.items()]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _emptied(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)

@@ -1,0 +1,72 @@
+"""`phalanx decisions`: the stream of decisions, live or from its beginning."""
+
+import asyncio
+import json
+
+import click
+from google.protobuf.json_format import MessageToDict
+
+from services.contracts.decision_codec import EVENTS, decode_decision
+from services.contracts.pb.placement.v1 import decision_pb2
+from services.contracts.streams import PLACEMENT_STREAM
+from services.contracts.subjects import placement_subject
+from services.core import decisions as core
+from services.core.objects import GangId
+from services.core.reasons import summary
+from services.runtime.bus import Bus, Message
+from services.runtime.health import Readiness
+
+
+@click.command()
+@click.option(
+    "--nats-url", default="nats://127.0.0.1:4222", envvar="PHALANX_NATS_URL", show_default=True, show_envvar=True
+)
+@click.option("--gang", help="Only this gang: an id such as podgroup/team-a/train.")
+@click.option("--all", "is_all", is_flag=True, help="Every decision kept, not only the last of each gang and event.")
+@click.option("--once", is_flag=True, help="End when everything stored has been shown.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, once: bool) -> None:
+    """Show decisions about gangs as they happen, until Ctrl-C."""
+    try:
+        subject = placement_subject(GangId(gang), event="*") if gang else PLACEMENT_STREAM.subjects[0]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--gang") from error
+    asyncio.run(_follow(nats_url, subject=subject, output=output, is_all=is_all, ends=once))
+
+
+async def _follow(nats_url: str, *, subject: str, output: str, is_all: bool, ends: bool) -> None:
+    async with Bus(url=nats_url, name="phalanx-decisions", readiness=Readiness()) as bus:
+        async for batch in bus.follow(PLACEMENT_STREAM.name, subjects=subject, last_per_subject=not is_all):
+            for message in batch.messages:
+                click.echo(_as_json(message) if output == "json" else _as_text(message))
+            if ends and batch.pending == 0:
+                return
+
+
+def _as_json(message: Message) -> str:
+    body = decision_pb2.Decision.FromString(message.data)
+    fields = MessageToDict(body, preserving_proto_field_name=True)
+    return json.dumps({"sequence": message.sequence, "id": message.headers.get("ce-id"), **fields})
+
+
+def _as_text(message: Message) -> str:
+    decision = decode_decision(message.data)
+    name = EVENTS[type(decision.event)]
+    return f"{decision.decided_at:%H:%M:%S.%f} {decision.gang:40} {name:12} {_detail(decision.event)}"
+
+
+def _detail(event: core.DecisionEvent) -> str:
+    match event:
+        case core.Proposed():
+            nodes = {one.node for one in event.assignments}
+            return (
+                f"{len(event.assignments)} pods on {len(nodes)} nodes, round {event.round}, revision {event.revision}"
+            )
+        case core.Committed():
+            return f"{len(event.members)} pods bound, {event.repaired} repaired, {event.open} left open"
+        case core.Repairing():
+            return f"{len(event.open)} pods need another node, {len(event.bound)} are bound"
+        case core.RolledBack():
+            return f"{len(event.undone)} pods taken back, {len(event.kept)} kept: {summary(event.reasons)}"
+        case core.Waiting() | core.Refused():
+            return summary(event.reasons)

@@ -1,0 +1,39 @@
+"""A gRPC channel to the placer, and its errors as sentences."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+import grpc
+
+from services.contracts.pb.placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+T = TypeVar("T")
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+TIMEOUT_S = 30.0
+
+placer_option = click.option(
+    "--placer",
+    "target",
+    default=DEFAULT_TARGET,
+    envvar="PHALANX_PLACER",
+    show_default=True,
+    show_envvar=True,
+    help="Address of the placer's gRPC interface.",
+)
+
+
+def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
+    """Ask one question. Raises ClickException with what the placer said, or that it cannot be reached."""
+    with grpc.insecure_channel(target) as channel:
+        try:
+            return question(PlacementServiceStub(channel))
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details()
+            if code is grpc.StatusCode.UNAVAILABLE:
+                raise click.ClickException(
+                    f"the placer at {target} cannot be reached ({details}); in a cluster: "
+                    "kubectl -n phalanx-system port-forward svc/phalanx-placer 50051"
+                ) from error
+            raise click.ClickException(str(details)) from error
