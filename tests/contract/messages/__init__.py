@@ -1,0 +1,1 @@
+"""Messages as they were once published: what a later release must still understand."""
