@@ -7,7 +7,7 @@ Decisions take effect here when they are made; `reject` takes one back that coul
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from services.core.cluster import Cluster, Promise
@@ -98,6 +98,7 @@ class Decider:
     _awake: set[GangId] = field(default_factory=set)
     _roomier: set[NodeName] = field(default_factory=set)
     _room_cause: str = ""
+    _serial: int = 0
 
     def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
         """Fold a change of the cluster; `cause` is its trace context."""
@@ -196,6 +197,21 @@ class Decider:
         known = self.cluster.pod(pod.metadata.namespace, pod.metadata.name)
         return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
 
+    def _seen(self, gang_id: GangId) -> Gang | None:
+        """Return a gang whose promised members count as placed.
+
+        Between a commit and the binding in the stream a member still looks open; it must not be placed twice.
+        """
+        gang = self.cluster.gang(gang_id)
+        if gang is None:
+            return None
+        promises = self.cluster.promises()
+        promised = tuple(pod for pod in gang.open if pod.metadata.uid in promises)
+        if not promised:
+            return gang
+        still_open = tuple(pod for pod in gang.open if pod.metadata.uid not in promises)
+        return replace(gang, open=still_open, placed=(*gang.placed, *promised))
+
     def _decide_newcomers(self, now: datetime) -> list[Outcome]:
         outcomes: list[Outcome] = []
         due: list[Gang] = []
@@ -207,7 +223,7 @@ class Decider:
             self._awake.discard(gang_id)
             if self.ledger.of_gang(gang_id) is not None:
                 continue
-            gang = self.cluster.gang(gang_id)
+            gang = self._seen(gang_id)
             if gang is None or not (gang.open or (gang.gated and gang.existing < gang.min_count)):
                 self._rest(gang_id, is_gone=gang is None)
             else:
@@ -233,7 +249,8 @@ class Decider:
                     already_placed=len(gang.placed),
                     repair_window=repair_window(gang, default=self.policy.repair_window),
                 )
-                transaction = transaction_id(gang.id, revision=self.cluster.revision, at=now)
+                self._serial += 1
+                transaction = transaction_id(gang.id, revision=self.cluster.revision, at=now, serial=self._serial)
                 return [self._propose(gang.id, transaction, proposal, now=now)]
             case Refusal() as refusal:
                 record.least, record.needed = _least(gang.open), gang.needed
@@ -397,9 +414,9 @@ class Decider:
             self._roomier.add(node)
 
 
-def transaction_id(gang: GangId, *, revision: int, at: datetime) -> TransactionId:
-    """Return an id that is unique for ever and sorts by time."""
-    digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()}".encode()).hexdigest()[:12]
+def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) -> TransactionId:
+    """Return an id that is unique for ever and sorts by time. `serial` tells decisions of one moment apart."""
+    digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()} {serial}".encode()).hexdigest()[:12]
     return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
 
 
