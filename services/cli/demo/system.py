@@ -39,8 +39,8 @@ class System:
 
 
 @asynccontextmanager
-async def running(cluster_name: str, *, folder: Path) -> AsyncIterator[System]:
-    """Run everything on free ports, with logs and spans in `folder`."""
+async def running(cluster_name: str, *, folder: Path, is_traced: bool = True) -> AsyncIterator[System]:
+    """Run everything on free ports, with logs and, where traced, spans in `folder`."""
     await asyncio.to_thread(_emptied, folder)
     trace_file = folder / "spans.jsonl"
     witness = Witness(clock=SystemClock())
@@ -52,7 +52,7 @@ async def running(cluster_name: str, *, folder: Path) -> AsyncIterator[System]:
                 folder=folder,
                 nats_url=nats.url,
                 kubeconfig=cluster.kubeconfig,
-                environment={"PHALANX_TRACE_FILE": str(trace_file)},
+                environment={"PHALANX_TRACE_FILE": str(trace_file)} if is_traced else {},
             )
         )
         client = await stack.enter_async_context(await KubeClient.open(cluster.kubeconfig, user_agent="phalanx-demo"))
