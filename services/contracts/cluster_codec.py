@@ -6,7 +6,7 @@ from google.protobuf.message import DecodeError
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
 from services.contracts.subjects import CLUSTER, cluster_subject
-from services.contracts.timestamps import from_timestamp, to_timestamp
+from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
 from services.core import objects as core
 from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
 
@@ -72,7 +72,10 @@ def decode_change(kind: Kind, data: bytes) -> ClusterChange:
         event.ParseFromString(data)
     except DecodeError as error:
         raise UndecodableMessage(f"expected a phalanx.cluster.v1.ClusterEvent of kind {kind}: {error}") from error
-    metadata = _decode_metadata(event.metadata)
+    try:
+        metadata = _decode_metadata(event.metadata)
+    except TimeOutOfRange as error:
+        raise UndecodableMessage(f"a ClusterEvent of kind {kind} about {event.metadata.name!r}: {error}") from error
     if event.deleted:
         return Deleted(kind=kind, metadata=metadata)
     which = event.WhichOneof("object")

@@ -8,7 +8,7 @@ from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.pb.placement.v1 import decision_pb2 as pb
 from services.contracts.pb.placement.v1 import reason_pb2
 from services.contracts.subjects import PLACEMENT, placement_subject
-from services.contracts.timestamps import from_duration, from_timestamp, to_duration, to_timestamp
+from services.contracts.timestamps import TimeOutOfRange, from_duration, from_timestamp, to_duration, to_timestamp
 from services.core import decisions as core
 from services.core.decisions import Decision
 from services.core.objects import GangId, NodeName, TransactionId, Uid
@@ -108,13 +108,16 @@ def decode_decision(data: bytes) -> Decision:
         message.ParseFromString(data)
     except DecodeError as error:
         raise UndecodableMessage(f"expected a phalanx.placement.v1.Decision: {error}") from error
-    return Decision(
-        gang=GangId(message.gang),
-        transaction=TransactionId(message.transaction),
-        decided_at=from_timestamp(message.decided_at),
-        epoch=message.epoch,
-        event=_decode_event(message),
-    )
+    try:
+        return Decision(
+            gang=GangId(message.gang),
+            transaction=TransactionId(message.transaction),
+            decided_at=from_timestamp(message.decided_at),
+            epoch=message.epoch,
+            event=_decode_event(message),
+        )
+    except TimeOutOfRange as error:
+        raise UndecodableMessage(f"a Decision about {message.gang!r}: {error}") from error
 
 
 def _decode_event(message: pb.Decision) -> core.DecisionEvent:

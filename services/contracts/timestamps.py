@@ -1,11 +1,15 @@
 """Times and durations between datetime and protobuf."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.core.objects import EPOCH_START
+
+
+class TimeOutOfRange(ValueError):
+    """A time or duration that no calendar holds: the message is damaged or not ours."""
 
 
 def to_timestamp(moment: datetime) -> Timestamp:
@@ -15,8 +19,11 @@ def to_timestamp(moment: datetime) -> Timestamp:
 
 
 def from_timestamp(stamp: Timestamp) -> datetime:
-    """Return the Timestamp as an aware datetime, to the microsecond."""
-    return datetime.fromtimestamp(stamp.seconds, tz=UTC) + timedelta(microseconds=stamp.nanos // 1000)
+    """Return the Timestamp as an aware datetime, to the microsecond. Raises TimeOutOfRange."""
+    try:
+        return EPOCH_START + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError as error:
+        raise TimeOutOfRange(f"expected a time between the years 1 and 9999, got {stamp.seconds} s") from error
 
 
 def to_duration(span: timedelta) -> Duration:
@@ -25,5 +32,10 @@ def to_duration(span: timedelta) -> Duration:
 
 
 def from_duration(duration: Duration) -> timedelta:
-    """Return the Duration as a timedelta, to the microsecond."""
-    return timedelta(seconds=duration.seconds, microseconds=duration.nanos // 1000)
+    """Return the Duration as a timedelta, to the microsecond. Raises TimeOutOfRange."""
+    try:
+        return timedelta(seconds=duration.seconds, microseconds=duration.nanos // 1000)
+    except OverflowError as error:
+        raise TimeOutOfRange(
+            f"expected a duration of at most {timedelta.max.days} days, got {duration.seconds} s"
+        ) from error

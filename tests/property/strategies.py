@@ -1,0 +1,170 @@
+"""What hypothesis draws: any value that a message can carry, and small clusters on which much happens."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from services.core import decisions as d
+from services.core import objects as o
+from services.core.quantities import MAX_AMOUNT
+from services.core.reasons import Reason, ReasonCode
+from tests import builders
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+COUNTS = st.integers(0, 2**31 - 1)
+REVISIONS = st.integers(0, 2**63 - 1)
+TEXT = st.text(max_size=20)
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,12}[a-z0-9])?", fullmatch=True)
+TEXT_MAPS = st.dictionaries(TEXT, TEXT, max_size=4)
+RESOURCES = st.dictionaries(TEXT, st.integers(0, MAX_AMOUNT), max_size=5)
+MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - the zone is drawn beside
+SPANS = st.timedeltas(timedelta(0), timedelta(days=365))
+
+
+def _tuples(values: st.SearchStrategy[Any], *, most: int = 4) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values, max_size=most).map(tuple)
+
+
+OWNERS = st.builds(o.Owner, kind=TEXT, name=TEXT, uid=TEXT, is_controller=st.booleans(), api_version=TEXT)
+METADATA = st.builds(
+    o.Metadata,
+    name=NAMES,
+    namespace=NAMES | st.just(""),
+    uid=TEXT,
+    resource_version=TEXT,
+    created_at=MOMENTS,
+    deleted_at=st.none() | MOMENTS,
+    labels=TEXT_MAPS,
+    annotations=TEXT_MAPS,
+    owners=_tuples(OWNERS),
+)
+_REQUIREMENTS = st.builds(o.NodeRequirement, key=TEXT, operator=TEXT, values=_tuples(TEXT))
+_TERMS = st.builds(o.NodeSelectorTerm, expressions=_tuples(_REQUIREMENTS), fields=_tuples(_REQUIREMENTS))
+_DEVICE_KINDS = (
+    o.Kind.RESOURCE_SLICE,
+    o.Kind.RESOURCE_CLAIM,
+    o.Kind.RESOURCE_CLAIM_TEMPLATE,
+    o.Kind.DEVICE_CLASS,
+    o.Kind.DEVICE_TAINT_RULE,
+)
+
+_OBJECTS = st.one_of(
+    st.builds(
+        o.Node,
+        metadata=METADATA,
+        allocatable=RESOURCES,
+        is_unschedulable=st.booleans(),
+        taints=_tuples(st.builds(o.Taint, key=TEXT, value=TEXT, effect=TEXT)),
+        is_ready=st.booleans(),
+    ),
+    st.builds(
+        o.Pod,
+        metadata=METADATA,
+        scheduler_name=TEXT,
+        group=TEXT,
+        node=TEXT,
+        phase=TEXT,
+        is_gated=st.booleans(),
+        requests=RESOURCES,
+        priority=INT32,
+        node_selector=TEXT_MAPS,
+        node_affinity=st.none() | _tuples(_TERMS),
+        tolerations=_tuples(st.builds(o.Toleration, key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
+        unsupported=_tuples(TEXT),
+        has_started=st.booleans(),
+        unscheduled_reason=TEXT,
+    ),
+    st.builds(
+        o.PodGroup,
+        metadata=METADATA,
+        min_count=COUNTS,
+        is_gang=st.booleans(),
+        priority=INT32,
+        priority_class=TEXT,
+        workload=TEXT,
+        template=TEXT,
+        disrupts_all=st.booleans(),
+        initially_scheduled=TEXT,
+    ),
+    st.builds(o.Workload, metadata=METADATA, templates=_tuples(TEXT), controller_kind=TEXT, controller_name=TEXT),
+    st.builds(o.PriorityClass, metadata=METADATA, value=INT32, is_global_default=st.booleans(), preemption_policy=TEXT),
+    st.builds(o.Namespace, metadata=METADATA, phase=TEXT),
+    st.builds(
+        o.DeviceObject,
+        metadata=METADATA,
+        kind=st.sampled_from(_DEVICE_KINDS),
+        spec_json=st.binary(max_size=20),
+        status_json=st.binary(max_size=20),
+    ),
+    st.builds(
+        o.WatchState,
+        metadata=METADATA,
+        phase=st.sampled_from(o.WatchPhase),
+        api_version=TEXT,
+        resource_version=TEXT,
+        object_count=COUNTS,
+    ),
+)
+CHANGES = st.one_of(
+    st.builds(o.Applied, object=_OBJECTS),
+    st.builds(o.Deleted, kind=st.sampled_from(o.Kind), metadata=METADATA),
+)
+
+REASONS = st.builds(Reason, code=st.sampled_from(ReasonCode), message=TEXT, count=REVISIONS, subject=TEXT)
+ASSIGNMENTS = st.builds(d.Assignment, pod=NAMES, uid=TEXT, node=NAMES)
+_EVENTS = st.one_of(
+    st.builds(
+        d.Proposed,
+        revision=REVISIONS,
+        deadline=MOMENTS,
+        min_count=COUNTS,
+        assignments=_tuples(ASSIGNMENTS),
+        round=COUNTS,
+        already_placed=COUNTS,
+        repair_window=SPANS,
+    ),
+    st.builds(
+        d.Waiting,
+        revision=REVISIONS,
+        min_count=COUNTS,
+        existing=COUNTS,
+        placeable=COUNTS,
+        reasons=_tuples(REASONS),
+    ),
+    st.builds(d.Committed, members=_tuples(ASSIGNMENTS), repaired=COUNTS, accepted=COUNTS, open=COUNTS),
+    st.builds(d.Refused, reasons=_tuples(REASONS)),
+    st.builds(d.RolledBack, reasons=_tuples(REASONS), undone=_tuples(ASSIGNMENTS), kept=_tuples(ASSIGNMENTS)),
+    st.builds(
+        d.Repairing,
+        round=COUNTS,
+        bound=_tuples(ASSIGNMENTS),
+        open=_tuples(
+            st.builds(d.OpenMember, pod=NAMES, uid=TEXT, excluded_nodes=_tuples(NAMES), reason=st.none() | REASONS)
+        ),
+        until=MOMENTS,
+        min_count=COUNTS,
+    ),
+)
+DECISIONS = st.builds(
+    d.Decision,
+    gang=st.builds(lambda namespace, name: o.GangId(f"podgroup/{namespace}/{name}"), NAMES, NAMES),
+    event=_EVENTS,
+    decided_at=MOMENTS,
+    transaction=TEXT,
+    epoch=REVISIONS,
+)
+
+
+@st.composite
+def nodes(draw: Callable[..., Any], *, most: int = 5) -> list[o.Node]:
+    """A few nodes with few GPUs, some of them closed in one way or another."""
+    sizes = draw(st.lists(st.integers(0, 8), min_size=0, max_size=most))
+    closed = st.sampled_from(
+        [{}, {}, {}, {"is_unschedulable": True}, {"is_ready": False}, {"taints": (o.Taint(key="x"),)}]
+    )
+    return [
+        builders.node(f"n{index}", gpus=gpus, cpu=8_000, pods=draw(st.integers(1, 6)), **draw(closed))
+        for index, gpus in enumerate(sizes)
+    ]
