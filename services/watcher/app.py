@@ -2,6 +2,7 @@
 
 import asyncio
 
+from services.core.objects import Kind
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
 from services.runtime.lifecycle import Runtime
@@ -12,7 +13,7 @@ from services.watcher.garbage import CollectorPause
 from services.watcher.kinds import WATCHED_KINDS
 from services.watcher.metrics import Metrics
 from services.watcher.ports import ClusterStream
-from services.watcher.publisher import Publisher
+from services.watcher.publisher import MESSAGE_LOST, Publisher
 from services.watcher.settings import WatcherSettings
 
 STREAM_CHECK_INTERVAL_S = 5.0
@@ -31,16 +32,17 @@ async def _follow(settings: WatcherSettings, runtime: Runtime, *, api: Kubernete
     metrics = Metrics(runtime.registry)
     watches: list[KindWatch] = []
 
-    def resync(reason: str) -> None:
-        for watch in watches:
-            watch.resync(reason)
+    def lost(kind: Kind, reason: str) -> None:
+        # What one kind's messages suffered, all may have.
+        for watch in watches if reason == MESSAGE_LOST else (one for one in watches if one.kind == kind):
+            watch.resync(reason, rereads=reason == MESSAGE_LOST)
 
     publisher = Publisher(
         stream,
         kinds=tuple(watched.kind for watched in WATCHED_KINDS),
         clock=runtime.clock,
         metrics=metrics,
-        lost=resync,
+        lost=lost,
         worker_count=settings.publish_in_flight,
         queue_size=settings.publish_queue,
     )
@@ -61,14 +63,9 @@ async def _follow(settings: WatcherSettings, runtime: Runtime, *, api: Kubernete
         for watched in WATCHED_KINDS
     )
 
-    async def notice_losses() -> None:
-        async for reason in stream.losses():
-            resync(reason)
-
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(publisher.work(), name="publisher")
         reading = [group.create_task(watch.run(), name=f"watch-{number}") for number, watch in enumerate(watches)]
-        reading.append(group.create_task(notice_losses(), name="losses"))
         reading.append(group.create_task(_keep(stream, runtime=runtime), name="stream"))
         await runtime.stopping.wait()
         for task in reading:
@@ -80,7 +77,7 @@ async def _follow(settings: WatcherSettings, runtime: Runtime, *, api: Kubernete
 
 
 async def _keep(stream: ClusterStream, *, runtime: Runtime) -> None:
-    """Make the stream anew where somebody deleted it; `losses` notices, and everything is written again."""
+    """Make the stream anew where somebody deleted it; that is noticed, and everything is written again."""
     while True:
         await runtime.clock.sleep(STREAM_CHECK_INTERVAL_S)
         await stream.ensure()

@@ -13,11 +13,12 @@ from typing import Any, Never, TypeVar
 from structlog.typing import FilteringBoundLogger
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_exception_type, wait_random_exponential
 
-from services.core.objects import Metadata, WatchPhase, WatchState
+from services.core.objects import Kind, Metadata, WatchPhase, WatchState
 from services.core.reduce import MalformedObject
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
 from services.watcher import observation
+from services.watcher.echoes import Echoes
 from services.watcher.garbage import CollectorPause
 from services.watcher.kinds import WatchedKind
 from services.watcher.metrics import Metrics
@@ -36,7 +37,7 @@ YIELD_EVERY = 32
 
 
 class KindWatch:
-    """Follows one kind. `resync` makes it read the stream and list again."""
+    """Follows one kind. `resync` makes it list again, and first read the stream again where that lost messages."""
 
     def __init__(
         self,
@@ -64,24 +65,46 @@ class KindWatch:
         self._log = log.bind(kind=watched.kind.value)
         self._settings = settings
         self._collector = collector
+        self._echoes = Echoes(watched.kind, stream=stream, publisher=publisher, restarted=self._stream_restarted)
         self._must_load = True
+        self._is_listing_due = True
         self._reason = "start"
         self._scope: asyncio.Timeout | None = None
         self._is_troubled = False
         self._revision = 0
         self._show(ready=False, phase="waiting", detail="starting")
 
-    def resync(self, reason: str) -> None:
-        """Stop what is being done; read the stream again, and list. `reason` is one word, for metrics."""
-        if self._must_load:
+    @property
+    def kind(self) -> Kind:
+        """The kind."""
+        return self._kind
+
+    def resync(self, reason: str, *, rereads: bool) -> None:
+        """Stop what is being done, and list again. `reason` is one word, for metrics."""
+        if self._is_listing_due and (self._must_load or not rereads):
             return
+        if rereads and not self._must_load:
+            self._must_load = True
+            self._echoes.reread()
+        self._list_anew(reason)
+
+    def _stream_restarted(self) -> None:
         self._must_load = True
+        self._list_anew("stream_restarted")
+
+    def _list_anew(self, reason: str) -> None:
+        self._is_listing_due = True
         self._reason = reason
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
-        """Follow the kind for ever."""
+        """Follow the kind, and its part of the stream, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._echoes.run(), name=f"echoes-{self._kind.value}")
+            group.create_task(self._follow(), name=f"follow-{self._kind.value}")
+
+    async def _follow(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(None) as self._scope:
@@ -113,6 +136,7 @@ class KindWatch:
         self._metrics.relists.labels(self._kind.value, self._reason).inc()
         self._show(ready=False, phase="listing", detail=f"listing {self._watched.resource}")
         await self._announce(WatchPhase.LISTING, version=version)
+        self._is_listing_due = False
         await self._loaded()
         revision, object_count = await self._asked(lambda: self._list(version), restarts_on_gone=True)
         await self._publisher.settled(self._kind)
@@ -126,14 +150,9 @@ class KindWatch:
         await self._publisher.settled(self._kind)
         if not self._must_load:
             return
-        # Before the reading, so that a loss that is noticed during it counts.
-        self._must_load = False
-        try:
-            stored = await self._written(lambda: self._stream.stored(self._kind))
-        except BaseException:
-            self._must_load = True
-            raise
+        stored = await self._echoes.take()
         self._publisher.publication(self._kind).load(stored)
+        self._must_load = False
 
     async def _list(self, version: str) -> tuple[int, int]:
         """Read a whole list, submitting what it says; returns its revision and how many objects it has."""
@@ -244,6 +263,7 @@ class KindWatch:
         """Say that the kind is not served, bury what it had, and wait until it appears."""
         if not self._watched.is_required:
             await self._announce(WatchPhase.LISTING, version="")
+            self._is_listing_due = False
             await self._loaded()
             await self._bury_missing(set(), revision=None)
             await self._publisher.settled(self._kind)

@@ -1,6 +1,7 @@
 """What the watcher needs of the outside: the API's lists and watches, and the cluster stream."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from services.core.objects import Kind, WatchState
@@ -73,11 +74,24 @@ class ClusterApi(Protocol):
         """Yield what happened after `resource_version`, until the server closes. Raises HistoryGone, NotServed."""
 
 
-class ClusterStream(Protocol):
-    """The stream of the cluster's last known form. Every method but `losses` raises StreamUnavailable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """Messages in the stream's order.
 
-    async def stored(self, kind: Kind) -> Sequence[Stored]:
-        """Return the last message of every subject of a kind."""
+    `is_caught_up`: everything stored has been read. `is_restarted`: what was read before is void, because the server
+    lost its memory, and with it perhaps messages that it had acknowledged.
+    """
+
+    messages: tuple[Stored, ...]
+    is_caught_up: bool
+    is_restarted: bool = False
+
+
+class ClusterStream(Protocol):
+    """The stream of the cluster's last known form. Every method but `follow` raises StreamUnavailable."""
+
+    def follow(self, kind: Kind) -> AsyncGenerator[StoredBatch, None]:
+        """Yield the last message of every subject of a kind, then each new one, for ever."""
 
     async def last(self, subject: str) -> Stored | None:
         """Return the last message of a subject, or None."""
@@ -90,6 +104,3 @@ class ClusterStream(Protocol):
 
     async def ensure(self) -> None:
         """Create the stream where it does not exist."""
-
-    def losses(self) -> AsyncIterator[str]:
-        """Yield a reason whenever the server may have lost messages that it had acknowledged."""

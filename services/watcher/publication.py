@@ -5,7 +5,9 @@ It is told what is seen in the cluster and how each write ended, and returns wha
 - one write in flight per object; newer versions coalesce behind it, older ones never replace newer ones;
 - every write names the last sequence that is known of its subject, so that a late copy of it is refused;
 - a write whose answer was lost is followed by another one, equal or newer: until then the late copy could still land;
-- whatever is not news (the same reduced form under a new resourceVersion) is not written.
+- whatever is not news (the same reduced form under a new resourceVersion) is not written;
+- what others write is noticed: a newer version (of another watcher) is taken over, an outdated one (a late write of a
+  watcher that is no more) brings a new list, because only the newest versions' digests are kept, not their contents.
 
 Versions are ordered by resourceVersion, which is a revision of the whole cluster: that also orders a deletion, and an
 object that was made anew under the same name. A list is the truth of its moment, whatever was believed before; where
@@ -15,7 +17,7 @@ written again.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 UNKNOWN_REVISION = -1
@@ -97,7 +99,14 @@ class Reread:
         return stored.sequence < self.known_sequence
 
 
-Instruction = Publish | Reread
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relist:
+    """List the kind again: somebody replaced the newest version of this subject by an outdated one."""
+
+    subject: str
+
+
+Instruction = Publish | Reread | Relist
 
 
 class Verdict(StrEnum):
@@ -118,12 +127,17 @@ class Step:
 
 @dataclass(slots=True)
 class _Entry:
-    """One subject. `stored` is what its last message says, `waiting` the newest version behind the write in flight."""
+    """One subject.
+
+    `stored` is what its last message says, `waiting` the newest version behind the write in flight, `echoed_sequence`
+    the last sequence that was seen in the stream, whoever wrote it.
+    """
 
     sequence: int = 0
     stored: Version | None = None
     in_flight: Outgoing | None = None
     waiting: Outgoing | None = None
+    echoed_sequence: int = 0
     is_reading: bool = False
     must_write: bool = False
 
@@ -150,10 +164,13 @@ class Publication:
         self._entries: dict[str, _Entry] = {}
         self._tombstones: deque[str] = deque()
         self._remembered_tombstones = remembered_tombstones
-        # A subject without an entry had no object at this revision: what is older comes too late.
+        # Everything up to this revision was seen: an event from before it comes too late.
         self._floor = UNKNOWN_REVISION
         self._highest = UNKNOWN_REVISION
         self._list_revision = UNKNOWN_REVISION
+        self._last_sequence = 0
+        # Messages up to this sequence tell of a history that the cluster has left.
+        self._void_until_sequence = 0
         self._unsettled: set[str] = set()
         self._object_count = 0
 
@@ -178,7 +195,10 @@ class Publication:
         self._entries = {}
         self._tombstones.clear()
         self._highest = UNKNOWN_REVISION
+        self._last_sequence = 0
+        self._void_until_sequence = 0
         for message in messages:
+            self._last_sequence = max(self._last_sequence, message.sequence)
             self._entries[message.subject] = _Entry(sequence=message.sequence, stored=message.version)
             self._highest = max(self._highest, message.version.revision)
             if message.version.is_deleted:
@@ -194,10 +214,10 @@ class Publication:
         assert self.is_settled, "a list begins while nothing is in flight"
         is_continued = revision >= self._highest
         if not is_continued:
+            self._void_until_sequence = self._last_sequence
             for entry in self._entries.values():
                 if entry.stored is not None:
-                    fingerprint = b"" if entry.stored.is_deleted else b"of another history"
-                    entry.stored = Version(uid=entry.stored.uid, revision=UNKNOWN_REVISION, fingerprint=fingerprint)
+                    entry.stored = _of_another_history(entry.stored)
             self._floor = UNKNOWN_REVISION
             self._highest = UNKNOWN_REVISION
         self._list_revision = revision
@@ -221,7 +241,7 @@ class Publication:
 
     def watched(self, outgoing: Outgoing) -> Step:
         """Take one event of the watch."""
-        if outgoing.subject not in self._entries and outgoing.version.revision <= self._floor:
+        if outgoing.version.revision <= self._floor:
             return Step(verdict=Verdict.OUTDATED)
         return self._seen(outgoing)
 
@@ -232,6 +252,7 @@ class Publication:
         self._object_count += _is_gone(entry.stored) - entry.in_flight.version.is_deleted
         entry.sequence, entry.stored, entry.in_flight = sequence, entry.in_flight.version, None
         entry.must_write = False
+        self._last_sequence = max(self._last_sequence, sequence)
         return self._advance(subject, entry)
 
     def refused(self, subject: str) -> Instruction | None:
@@ -251,18 +272,63 @@ class Publication:
     def found(self, subject: str, *, stored: Stored | None) -> Instruction | None:
         """The subject's last message was read; None where there is none (a tombstone that has expired)."""
         entry = self._entries[subject]
-        was_gone = _is_gone(entry.stored)
+        stored = stored and self._judged(stored)
+        known, waiting = entry.stored, entry.waiting
         entry.is_reading = False
-        entry.sequence = stored.sequence if stored else 0
-        entry.stored = stored.version if stored else None
+        if stored is None or stored.sequence <= entry.sequence:
+            # What was echoed is not there any more; waiting for it would never end.
+            entry.echoed_sequence = 0
+        self._adopt(subject, entry, stored)
         # An earlier write without an answer named another sequence and is refused, unless there is no message at all.
         entry.must_write = entry.must_write and stored is None
-        self._object_count += was_gone - _is_gone(entry.stored)
-        waiting = entry.waiting
         if waiting is not None and entry.stored is not None and entry.stored.is_newer_than(waiting.version):
             # Another watcher is ahead of this one.
             entry.waiting = None
-        return self._advance(subject, entry)
+        following = self._advance(subject, entry)
+        if following is None and waiting is None and self._is_outdated(stored, known=known):
+            return Relist(subject=subject)
+        return following
+
+    def echoed(self, stored: Stored) -> Instruction | None:
+        """Take a message that was read from the stream: mostly an echo of our own, else somebody else's."""
+        stored = self._judged(stored)
+        entry = self._entries.get(stored.subject)
+        if entry is None:
+            entry = self._entries[stored.subject] = _Entry()
+        entry.echoed_sequence = max(entry.echoed_sequence, stored.sequence)
+        if not entry.is_settled or stored.sequence <= entry.sequence:
+            return None
+        known = entry.stored
+        self._adopt(stored.subject, entry, stored)
+        return Relist(subject=stored.subject) if self._is_outdated(stored, known=known) else None
+
+    def _judged(self, stored: Stored) -> Stored:
+        """Return the message, with the revision void where it is from before the cluster's history began anew."""
+        self._last_sequence = max(self._last_sequence, stored.sequence)
+        if stored.sequence > self._void_until_sequence:
+            return stored
+        return replace(stored, version=_of_another_history(stored.version))
+
+    def _is_outdated(self, stored: Stored | None, *, known: Version | None) -> bool:
+        """Return whether the stream holds something older than what it held before; a tombstone may expire."""
+        if stored is None:
+            return not _is_gone(known)
+        if known is not None and known.is_newer_than(stored.version):
+            return True
+        # Up to the floor everything was seen: what was written of that time and is not known did not last.
+        is_past = stored.version.revision <= self._floor
+        return (
+            is_past and not stored.version.says_the_same(known) and not (stored.version.is_deleted and _is_gone(known))
+        )
+
+    def _adopt(self, subject: str, entry: _Entry, stored: Stored | None) -> None:
+        """Take over what the stream holds."""
+        was_gone = _is_gone(entry.stored)
+        entry.sequence = stored.sequence if stored else 0
+        entry.stored = stored.version if stored else None
+        self._object_count += was_gone - _is_gone(entry.stored)
+        if stored is not None and stored.version.is_deleted:
+            self._remember_tombstone(subject)
 
     def _seen(self, outgoing: Outgoing, *, truth_until: int = UNKNOWN_REVISION) -> Step:
         entry = self._entries.get(outgoing.subject)
@@ -292,6 +358,11 @@ class Publication:
             return Publish(outgoing=waiting, expected_sequence=entry.sequence)
         if waiting is not None:
             entry.stored = waiting.version
+        if entry.echoed_sequence > entry.sequence:
+            # Somebody wrote behind our last write.
+            entry.is_reading = True
+            self._unsettled.add(subject)
+            return Reread(subject=subject, known_sequence=entry.sequence, may_have_expired=_is_gone(entry.stored))
         self._unsettled.discard(subject)
         if entry.stored is not None and entry.stored.is_deleted:
             self._remember_tombstone(subject)
@@ -309,10 +380,19 @@ class Publication:
         while len(self._tombstones) > self._remembered_tombstones:
             oldest = self._tombstones.popleft()
             entry = self._entries.get(oldest)
-            if entry is not None and entry.is_settled and entry.stored is not None and entry.stored.is_deleted:
+            if entry is None or not entry.is_settled or entry.stored is None or not entry.stored.is_deleted:
+                continue
+            # Another watcher's tombstone may be ahead of what this one has seen; that one is kept.
+            if entry.stored.revision <= self._highest:
                 self._floor = max(self._floor, entry.stored.revision)
                 del self._entries[oldest]
 
 
 def _is_gone(version: Version | None) -> bool:
     return version is None or version.is_deleted
+
+
+def _of_another_history(version: Version) -> Version:
+    """Return a version that is older than everything, and says something else than everything but a deletion."""
+    fingerprint = b"" if version.is_deleted else b"of another history"
+    return Version(uid=version.uid, revision=UNKNOWN_REVISION, fingerprint=fingerprint)

@@ -14,9 +14,14 @@ from services.core.objects import Kind
 from services.runtime.clock import Clock
 from services.watcher.metrics import Metrics
 from services.watcher.ports import ClusterStream, StreamRefused, StreamUnavailable
-from services.watcher.publication import Instruction, Outgoing, Publication, Publish, Reread, Verdict
+from services.watcher.publication import Instruction, Outgoing, Publication, Publish, Relist, Reread, Stored, Verdict
 
 LONGEST_WAIT_S = 2.0
+
+MESSAGE_LOST = "message_lost"
+"""The stream does not hold a message any more that it had acknowledged."""
+OUTDATED_WRITE = "outdated_write"
+"""Somebody replaced a message by an older one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +36,10 @@ class _Channel:
 
 
 class Publisher:
-    """All kinds' publications in front of one stream. `lost` is called with a reason when the stream lost messages."""
+    """All kinds' publications in front of one stream.
+
+    `lost` is called with kind and reason when the stream turns out to hold less than it was told.
+    """
 
     def __init__(
         self,
@@ -40,7 +48,7 @@ class Publisher:
         kinds: tuple[Kind, ...],
         clock: Clock,
         metrics: Metrics,
-        lost: Callable[[str], None],
+        lost: Callable[[Kind, str], None],
         worker_count: int = 256,
         queue_size: int = 1024,
     ) -> None:
@@ -85,6 +93,17 @@ class Publisher:
             self._queue.put_nowait((channel, step.instruction))
         return step.verdict
 
+    async def echo(self, kind: Kind, stored: Stored) -> None:
+        """Take a message that was read from the stream."""
+        channel = self._channels[kind]
+        await self._slots.acquire()
+        instruction = channel.publication.echoed(stored)
+        if instruction is None:
+            self._slots.release()
+        else:
+            channel.settled.clear()
+            self._queue.put_nowait((channel, instruction))
+
     async def settled(self, kind: Kind) -> None:
         """Wait until the stream holds everything of a kind that was seen."""
         await self._channels[kind].settled.wait()
@@ -128,6 +147,9 @@ class Publisher:
         return result
 
     async def _attempt(self, channel: _Channel, instruction: Instruction) -> Instruction | None:
+        if isinstance(instruction, Relist):
+            self._lost(channel.kind, OUTDATED_WRITE)
+            return None
         if isinstance(instruction, Reread):
             return await self._reread(channel, instruction)
         return await self._write(channel, instruction)
@@ -155,7 +177,7 @@ class Publisher:
     async def _reread(self, channel: _Channel, instruction: Reread) -> Instruction | None:
         stored = await self._stream.last(instruction.subject)
         if instruction.shows_loss(stored):
-            self._lost("message_lost")
+            self._lost(channel.kind, MESSAGE_LOST)
         return channel.publication.found(instruction.subject, stored=stored)
 
     def _show(self, channel: _Channel) -> None:

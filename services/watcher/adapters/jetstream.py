@@ -1,7 +1,7 @@
 """The cluster stream on JetStream: messages as CloudEvents, fingerprints of what is stored."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from typing import cast
 
@@ -16,7 +16,7 @@ from services.runtime import telemetry
 from services.runtime.bus import Batch, Bus, BusUnavailable, Message, StaleWrite
 from services.runtime.clock import Clock
 from services.watcher.observation import version_of_message
-from services.watcher.ports import StreamRefused, StreamUnavailable
+from services.watcher.ports import StoredBatch, StreamRefused, StreamUnavailable
 from services.watcher.publication import Outgoing, Stored
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -38,22 +38,20 @@ class JetStreamCluster:
         """Create the stream where it does not exist."""
         await self._bus.ensure_streams([CLUSTER_STREAM])
 
-    async def stored(self, kind: Kind) -> Sequence[Stored]:
-        """Return the last message of every subject of a kind."""
-        found: dict[str, Stored] = {}
-        with _told():
-            batches = cast(
-                "AsyncGenerator[Batch, None]",
-                self._bus.follow(CLUSTER_STREAM.name, subjects=f"{CLUSTER}.{kind.value}.>"),
-            )
-            async with contextlib.aclosing(batches):
-                async for batch in batches:
-                    if batch.restarted:
-                        found.clear()
-                    found.update((message.subject, _stored(message)) for message in batch.messages)
-                    if not batch.pending:
-                        break
-        return tuple(found.values())
+    async def follow(self, kind: Kind) -> AsyncGenerator[StoredBatch, None]:
+        """Yield the last message of every subject of a kind, then each new one, for ever.
+
+        The stream is written asynchronously, so a crash of the server loses acknowledged messages. A consumer that
+        lives in the server's memory is lost in the same moment, and the bus notices that.
+        """
+        batches = self._bus.follow(CLUSTER_STREAM.name, subjects=f"{CLUSTER}.{kind.value}.>")
+        async with contextlib.aclosing(cast("AsyncGenerator[Batch, None]", batches)):
+            async for batch in batches:
+                yield StoredBatch(
+                    messages=tuple(_stored(message) for message in batch.messages),
+                    is_caught_up=not batch.pending,
+                    is_restarted=batch.restarted,
+                )
 
     async def last(self, subject: str) -> Stored | None:
         """Return the last message of a subject, or None."""
@@ -122,16 +120,6 @@ class JetStreamCluster:
                     self._state_sequences.pop(subject, None)
                 else:
                     return
-
-    async def losses(self) -> AsyncIterator[str]:
-        """Yield one word whenever the server lost its memory, and with it perhaps its last acknowledged messages.
-
-        The stream is written asynchronously, so a crash loses some. A consumer that lives in the server's memory is
-        lost in the same moment, and `follow` notices that.
-        """
-        async for batch in self._bus.follow(CLUSTER_STREAM.name, subjects=f"{CLUSTER}.{Kind.WATCH.value}.>"):
-            if batch.restarted:
-                yield "nats_restarted"
 
 
 def _ordered_by_sequence(attributes: EventAttributes) -> dict[str, str]:
