@@ -104,6 +104,14 @@ ROWS = (
                     },
                 ),
             ),
+            # Admission knows nodes from a cache: a dry run that shows the label tells that it has caught up.
+            post(
+                PODS,
+                pod(nodeName="$ns-node"),
+                query={"dryRun": "All"},
+                answer={"metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}}},
+                eventually=True,
+            ),
             _POD,
         ),
         calls=(

@@ -3,15 +3,17 @@
 from tests.contract.kubernetes_api.objects import (
     CONFIG_MAPS,
     GROUPS,
+    LEASES,
     NODES,
     PODS,
     binding,
     config_map,
     group,
+    lease,
     node,
     pod,
 )
-from tests.contract.kubernetes_api.rows import Count, Pattern, Row, delete, get, post
+from tests.contract.kubernetes_api.rows import Count, Pattern, Row, delete, get, merge, post
 
 _THREE = tuple(
     post(CONFIG_MAPS, config_map(name, labels={"app": "list", "index": str(index)}))
@@ -177,6 +179,26 @@ ROWS = (
                 answer={**_names("b", "c"), "metadata": {"resourceVersion": "$rv"}},
             ),
             get(PODS, answer=_names("a", "bb", "c")),
+        ),
+    ),
+    Row(
+        name="list-continue-after-history-is-gone",
+        setup=(
+            *(post(LEASES, lease(name)) for name in ("a", "b", "c")),
+            get(LEASES, query={"limit": "1"}, answer=_names("a"), save={"next": "metadata.continue"}),
+            merge(f"{LEASES}/b", {"spec": {"holderIdentity": "m"}}),
+            merge(f"{LEASES}/b", {"spec": {"holderIdentity": "n"}}),
+        ),
+        forgets_history=True,
+        calls=(
+            get(
+                LEASES,
+                query={"limit": "1", "continue": "$next"},
+                code=410,
+                reason="Expired",
+                message="The provided continue parameter is too old to display a consistent list result",
+            ),
+            get(LEASES, answer=_names("a", "b", "c")),
         ),
     ),
     Row(

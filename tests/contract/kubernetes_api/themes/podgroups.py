@@ -107,6 +107,15 @@ ROWS = (
             events=(Event(kind="ADDED", name="g", object={"apiVersion": "scheduling.k8s.io/v1beta1"}),),
         ),
     ),
+    Row(
+        name="podgroup-watch-by-alpha",
+        calls=(post(GROUPS, group()),),
+        watch=Watch(
+            path=GROUPS_ALPHA,
+            events=(Event(kind="ADDED", name="g", object={"apiVersion": "scheduling.k8s.io/v1alpha3"}),),
+            is_exact=True,
+        ),
+    ),
     _refused("podgroup-min-count-zero", _gang(0), cause=(_MIN_COUNT, "FieldValueRequired")),
     _refused("podgroup-min-count-null", _gang(None), cause=(_MIN_COUNT, "FieldValueRequired")),
     _refused(
@@ -203,7 +212,10 @@ ROWS = (
     Row(
         name="podgroup-priority-from-class",
         setup=(post(PRIORITY_CLASSES, priority_class("$ns-high", value=1000)),),
-        calls=(post(GROUPS, group(priorityClassName="$ns-high"), answer={"spec": {"priority": 1000}}),),
+        # Admission knows classes from a cache, which lags behind a class created just now.
+        calls=(
+            post(GROUPS, group(priorityClassName="$ns-high"), answer={"spec": {"priority": 1000}}, eventually=True),
+        ),
     ),
     Row(
         name="podgroup-priority-differs-from-class",
