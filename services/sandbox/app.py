@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from services.runtime.addresses import join_address
 from services.runtime.clock import Clock
 from services.sandbox.cluster import Cluster, ClusterSettings
 from services.sandbox.controllers.loop import ControllerLoop
@@ -64,8 +65,14 @@ async def _end_watches(app: web.Application) -> None:
 class RunningSandbox:
     """A sandbox that answers at `url`, and the handles by which tests look into it."""
 
-    url: str
+    host: str
+    port: int
     cluster: Cluster
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"http://{join_address(self.host, port=self.port)}"
 
     @property
     def store(self) -> Store:
@@ -103,7 +110,7 @@ async def running(
     try:
         site = web.TCPSite(runner, host, port)
         await site.start()
-        address = runner.addresses[0]
-        yield RunningSandbox(url=f"http://{address[0]}:{address[1]}", cluster=app[CLUSTER])
+        bound = runner.addresses[0]
+        yield RunningSandbox(host=bound[0], port=bound[1], cluster=app[CLUSTER])
     finally:
         await runner.cleanup()

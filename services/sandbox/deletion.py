@@ -113,10 +113,12 @@ class Remover:
     def _marked(self, old: Stored, options: DeleteOptions) -> Obj | None:
         """The object with its deletion written down; None where an earlier deletion already says as much."""
         finalizers = list(metadata(old.obj).get("finalizers") or ())
-        wanted = _FINALIZERS.get(options.propagation)
+        already = {FOREGROUND, ORPHAN} & set(finalizers)
+        propagation = options.propagation or ("" if already else old.kind.default_propagation)
+        wanted = _FINALIZERS.get(propagation)
         if wanted and wanted not in finalizers:
             finalizers.append(wanted)
-        if options.propagation:
+        if propagation:
             other = {FOREGROUND, ORPHAN} - {wanted}
             finalizers = [name for name in finalizers if name not in other]
         grace_s = self._grace_s(old, options)
@@ -152,7 +154,9 @@ class Remover:
             if old.kind is not table.POD:
                 return with_metadata(old.obj, finalizers=finalizers or None)
         due = max(since + timedelta(seconds=grace_s), now)
-        changes: Obj = {"deletionTimestamp": timestamp(due), "deletionGracePeriodSeconds": grace_s}
+        changes: Obj = {"deletionTimestamp": timestamp(due)}
+        if old.kind is not table.NAMESPACE:
+            changes["deletionGracePeriodSeconds"] = grace_s
         if meta.get("generation") and not is_deleting(old.obj):
             changes["generation"] = meta["generation"] + 1
         marked = with_metadata(old.obj, **changes, finalizers=finalizers or None)

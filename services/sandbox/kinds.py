@@ -62,6 +62,8 @@ class Kind:
     names_are_labels: bool = False
     #: Whether DELETE answers with the object even when it is gone at once.
     returns_deleted: bool = False
+    #: What a deletion without propagationPolicy does to dependents.
+    default_propagation: str = ""
     #: For kinds whose typed decoding matters (unknown fields dropped, wrong types refused).
     schema: Mapping[str, Schema] | None = None
     default: Default = field(default=keep)
@@ -84,6 +86,10 @@ class Kind:
         """`group/version`, or the bare version in the core group."""
         return f"{self.group}/{version}" if self.group else version
 
-    def head(self, version: str) -> bytes:
-        """The opening of an encoded object: kind and apiVersion, which stored bytes leave out."""
-        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version(version)}",'.encode()
+    @cached_property
+    def heads(self) -> Mapping[str, bytes]:
+        """The opening of an encoded object by version: kind and apiVersion, which stored bytes leave out."""
+        return {
+            version: f'{{"kind":"{self.kind}","apiVersion":"{self.api_version(version)}",'.encode()
+            for version in self.versions
+        }

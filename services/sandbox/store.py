@@ -28,7 +28,7 @@ _AFTER_SLASH = "0"
 class Limits:
     """Bounds of what the store keeps."""
 
-    history_events: int = 20_000
+    history_events: int = 10_000
     """Changes per kind from which a watch can resume; older revisions answer 410."""
 
     watch_queue_events: int = 10_000
@@ -182,8 +182,9 @@ class Store:
         """Forget the history of a kind and all page views: whoever resumes from before now gets 410."""
         collection = self._collections[kind]
         collection.history.clear()
-        collection.compacted = self.revision
+        # One revision further, so that even a client that has seen everything must list again.
         self.revision += 1
+        collection.compacted = self.revision
         self._snapshots.clear()
 
     def keep_snapshot(self, revision: int, items: list[Stored]) -> int:

@@ -85,7 +85,7 @@ async def _failed(request: web.Request, error: ApiError) -> web.StreamResponse:
 
 def _bookmark(scope: Scope, revision: int) -> bytes:
     meta = {"metadata": {"resourceVersion": str(revision), "creationTimestamp": None}}
-    return event_line("BOOKMARK", scope.kind.head(scope.version) + orjson.dumps(meta)[1:])
+    return event_line("BOOKMARK", scope.kind.heads[scope.version] + orjson.dumps(meta)[1:])
 
 
 async def _pump(

@@ -72,7 +72,8 @@ class Subresources:
         if why := _unbindable(old.obj):
             raise conflict("pods/binding", name=name, why=why)
         bound = self._bound(old.obj, meta, node_name=target["name"])
-        return self.writer.commit(old, bound, options=options)
+        # Binding writes past the strategy that counts generations.
+        return self.writer.commit(old, bound, options=options, counts_generation=False)
 
     @staticmethod
     def _check_preconditions(old: Stored, meta: Obj) -> None:

@@ -99,6 +99,7 @@ JOB = Kind(
     group="batch",
     categories=("all",),
     selectable=frozenset({"status.successful"}),
+    default_propagation="Orphan",
     has_generation=True,
     status_keeps_metadata=False,
     default=workloads.default_job,

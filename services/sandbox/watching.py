@@ -6,7 +6,7 @@ watches again from the last resourceVersion that it has seen.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import orjson
 
@@ -30,7 +30,7 @@ class Stored:
 
     def encoded(self, version: str) -> bytes:
         """The whole object as one served version."""
-        return self.kind.head(version) + self.raw[1:]
+        return self.kind.heads[version] + self.raw[1:]
 
     def full(self, version: str) -> Obj:
         """A private, changeable copy with kind and apiVersion."""
@@ -46,7 +46,6 @@ class Change:
     type: str
     stored: Stored
     previous: Stored | None = None
-    _lines: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     @property
     def revision(self) -> int:
@@ -54,12 +53,8 @@ class Change:
         return self.stored.revision
 
     def line(self, version: str, *, as_type: str) -> bytes:
-        """The watch event as one line, encoded once for all watches that want it alike."""
-        line = self._lines.get((version, as_type))
-        if line is None:
-            line = event_line(as_type, self._shown(as_type).encoded(version))
-            self._lines[version, as_type] = line
-        return line
+        """The watch event as one line, around the bytes that all watches and lists share."""
+        return event_line(as_type, self._shown(as_type).encoded(version))
 
     def _shown(self, as_type: str) -> Stored:
         # An object that leaves a selector is shown as it last matched, at the revision of the change.

@@ -262,7 +262,8 @@ class Writer:
         if given in {None, "", "0"}:
             if not (kind.allows_blind_update or is_patch):
                 cause = invalid_value("metadata.resourceVersion", value=0, detail="must be specified for an update")
-                raise invalid(kind.kind, group=kind.group, name=known["name"], causes=(cause,))
+                # The API server names the resource, not the kind, in this one.
+                raise invalid(kind.plural, group=kind.group, name=known["name"], causes=(cause,))
         elif given != known["resourceVersion"]:
             raise modified(kind.plural, group=kind.group, name=known["name"])
 
@@ -296,14 +297,21 @@ class Writer:
             )
             yield forbidden_field("metadata.finalizers", detail=detail)
 
-    def commit(self, old: Stored, new: Obj, *, options: WriteOptions = DEFAULT_OPTIONS) -> Stored:
+    def commit(
+        self,
+        old: Stored,
+        new: Obj,
+        *,
+        options: WriteOptions = DEFAULT_OPTIONS,
+        counts_generation: bool = True,
+    ) -> Stored:
         """Store a version that has passed all rules; a version equal to the stored one changes nothing.
 
         An object that was only kept by finalizers or its grace period is removed once neither holds it.
         """
         if new == old.obj:
             return old
-        if old.kind.has_generation and (spec(new) != spec(old.obj)):
+        if old.kind.has_generation and counts_generation and spec(new) != spec(old.obj):
             new["metadata"] = {**new["metadata"], "generation": metadata(old.obj).get("generation", 0) + 1}
         if options.is_dry_run:
             return self.unstored(old.kind, new)

@@ -8,7 +8,17 @@ import orjson
 from services.sandbox import table
 from services.sandbox.cluster import Cluster
 from services.sandbox.controllers.owned import OwnedObjects, owner_reference, split
-from services.sandbox.objects import Obj, is_deleting, metadata, name_of, spec, status, with_condition, with_status
+from services.sandbox.objects import (
+    Obj,
+    is_deleting,
+    metadata,
+    name_of,
+    spec,
+    status,
+    with_condition,
+    with_metadata,
+    with_status,
+)
 from services.sandbox.watching import Change, Stored
 
 _HASH_LABEL = "pod-template-hash"
@@ -92,8 +102,12 @@ class DeploymentController:
         enough = ready >= wanted
         reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
         state = "True" if enough else "False"
-        changed = with_condition(changed, now=self._cluster.writer.now(), type="Available", status=state, reason=reason)
-        self._cluster.writer.commit(stored, changed)
+        now = self._cluster.writer.now()
+        changed = with_condition(changed, now=now, type="Available", status=state, reason=reason)
+        progress = "NewReplicaSetAvailable" if enough else "ReplicaSetUpdated"
+        changed = with_condition(changed, now=now, type="Progressing", status="True", reason=progress)
+        annotations = {**(metadata(changed).get("annotations") or {}), _REVISION: str(len(owned))}
+        self._cluster.writer.commit(stored, with_metadata(changed, annotations=annotations))
 
 
 def template_hash(template: Obj) -> str:

@@ -31,6 +31,7 @@ from services.sandbox.watching import Change, Stored
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+_POD = "pod:"
 _LONGEST_BACKOFF_S = 600.0
 
 
@@ -48,7 +49,7 @@ class _Tally:
 
 
 class JobController:
-    """Its keys are `namespace/name` of Jobs."""
+    """Its keys are `namespace/name` of Jobs, and `pod:namespace/name` of pods that may be orphans."""
 
     name = "jobs"
 
@@ -59,33 +60,32 @@ class JobController:
         self._pods = OwnedObjects(table.POD, owner_kind="Job")
         #: Consecutive failures and the time of the last one, by uid of the Job.
         self._failures: dict[str, tuple[int, float]] = {}
-        #: Owners of pods that are being deleted, by key: a Job that is gone can only be found by uid.
-        self._leaving: dict[str, set[str]] = {}
 
     def observe(self, change: Change) -> Iterable[str]:
-        """Jobs, and the Jobs of pods."""
+        """Jobs, the Jobs of pods, and pods that no Job may hold any longer."""
+        obj, key = change.stored.obj, change.stored.key
         if change.stored.kind is table.JOB:
             if change.type == "DELETED":
-                self._failures.pop(uid_of(change.stored.obj), None)
-            yield change.stored.key
-        for key in self._pods.observe(change):
-            owner = controller_of(change.stored.obj) or {}
-            if is_deleting(change.stored.obj) and change.type != "DELETED":
-                self._leaving.setdefault(key, set()).add(owner["uid"])
+                self._failures.pop(uid_of(obj), None)
             yield key
+        elif change.stored.kind is table.POD:
+            yield from self._pods.observe(change)
+            loose = controller_of(obj) is None or is_deleting(obj)
+            if change.type != "DELETED" and loose and _is_tracked(obj):
+                yield _POD + key
 
     def reconcile(self, key: str) -> float | None:
         """Count, then create or delete pods, then write the status."""
+        if key.startswith(_POD):
+            self._free_orphan(key.removeprefix(_POD))
+            return None
         namespace, name = split(key)
         stored = self._store.get(table.JOB, namespace=namespace, name=name)
         if stored is None:
-            for uid in self._leaving.pop(key, ()):
-                self._let_go(self._pods.of_uid(uid))
             return None
         job = stored.obj
-        self._leaving.pop(key, None)
         if is_deleting(job) or finished(job):
-            self._let_go(self._pods.of(job))
+            self._let_go(job)
             return None
         tally = self._count(job)
         try:
@@ -94,16 +94,27 @@ class JobController:
             # What was counted must be written even where a quota refuses new pods: it is counted only once.
             self._report(key, tally)
 
-    def _let_go(self, pods: list[Stored]) -> None:
-        """Nothing is counted any more, so nothing is held."""
-        for pod in pods:
+    def _free_orphan(self, pod_key: str) -> None:
+        """Stop holding a pod whose Job is gone or has let go of it: nobody would count it."""
+        namespace, name = split(pod_key)
+        pod = self._store.get(table.POD, namespace=namespace, name=name)
+        if pod is None:
+            return
+        owner = controller_of(pod.obj) or {}
+        job = self._store.get(table.JOB, namespace=namespace, name=owner.get("name", ""))
+        if job is None or uid_of(job.obj) != owner.get("uid"):
+            self._untrack(pod)
+
+    def _let_go(self, job: Obj) -> None:
+        """Nothing is counted any more, so nothing that ends is held."""
+        for pod in self._pods.of(job):
             if is_terminal(pod.obj) or is_deleting(pod.obj):
                 self._untrack(pod)
 
     def _untrack(self, pod: Stored) -> Stored:
-        finalizers = metadata(pod.obj).get("finalizers") or []
-        if TRACKING not in finalizers:
+        if not _is_tracked(pod.obj):
             return pod
+        finalizers = metadata(pod.obj)["finalizers"]
         kept = [name for name in finalizers if name != TRACKING]
         return self._writer.commit(pod, with_metadata(pod.obj, finalizers=kept or None))
 
@@ -117,7 +128,7 @@ class JobController:
         for pod in self._pods.of(job):
             if is_active(pod.obj):
                 tally.active.append(pod)
-            elif TRACKING in (metadata(pod.obj).get("finalizers") or ()):
+            elif _is_tracked(pod.obj):
                 self._count_pod(job, pod, tally)
             elif not is_terminal(pod.obj):
                 tally.terminating += 1
@@ -242,6 +253,10 @@ class JobController:
             meta["labels"] = {**(meta.get("labels") or {}), INDEX: str(index)}
             meta["annotations"] = {**(meta.get("annotations") or {}), INDEX: str(index)}
             pod["spec"].setdefault("hostname", f"{name}-{index}")
+            source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+            for container in pod["spec"].get("containers") or ():
+                variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}
+                container["env"] = [*(container.get("env") or ()), variable]
         return pod
 
     def _report(self, key: str, tally: _Tally) -> None:
@@ -289,6 +304,10 @@ class JobController:
 def finished(job: Obj) -> bool:
     """Whether the Job is complete or has failed."""
     return "True" in {condition_status(job, "Complete"), condition_status(job, "Failed")}
+
+
+def _is_tracked(pod: Obj) -> bool:
+    return TRACKING in (metadata(pod).get("finalizers") or ())
 
 
 def index_of(pod: Obj) -> int | None:

@@ -11,11 +11,11 @@ A kubelet also refuses pods that its node has no room for, and waits for claims 
 """
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from services.core.quantities import QuantityError, added, parse_quantity
+from services.core.quantities import QuantityError, parse_quantity
 from services.sandbox import quota, table
 from services.sandbox.cluster import Cluster
 from services.sandbox.controllers.owned import split
@@ -64,8 +64,9 @@ class Kubelets:
         self._store = cluster.store
         self._writer = cluster.writer
         self._seen: dict[str, _Seen] = {}
-        #: What the admitted pods of each node use.
-        self._used: defaultdict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
+        #: What each admitted pod uses, and the sum of them by node.
+        self._used: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         #: Pods that wait for a node or a claim to appear or change.
         self._waiting: dict[str, None] = {}
         self._addresses = itertools.count(1)
@@ -84,7 +85,9 @@ class Kubelets:
         """Free the room of pods that have ended; it is taken at admission."""
         pod, key = change.stored.obj, change.stored.key
         if change.type == "DELETED" or is_terminal(pod):
-            self._used[spec(pod).get("nodeName", "")].pop(key, None)
+            node_name, usage = self._used.pop(key, ("", {}))
+            if usage:
+                self._totals[node_name].subtract(usage)
         if change.type == "DELETED":
             self._seen.pop(key, None)
             self._waiting.pop(key, None)
@@ -121,7 +124,9 @@ class Kubelets:
                 self._writer.commit(stored, with_status(pod, phase="Failed", reason=reason, message=message))
                 return None
             seen.bound_at = self._cluster.clock.monotonic()
-            self._used[spec(pod)["nodeName"]][stored.key] = quota.usage_of(pod)
+            usage = quota.usage_of(pod)
+            self._used[stored.key] = (spec(pod)["nodeName"], usage)
+            self._totals[spec(pod)["nodeName"]].update(usage)
         if not self._claims_are_usable(pod):
             self._waiting[stored.key] = None
             return None
@@ -139,9 +144,7 @@ class Kubelets:
             return str(wanted), f"Pod was rejected: the annotation {REJECT} asks for it"
         node = self._store.get(table.NODE, namespace="", name=spec(pod)["nodeName"])
         room = status(node.obj).get("allocatable") or {} if node else {}
-        used: Mapping[str, int] = {}
-        for usage in self._used[spec(pod)["nodeName"]].values():
-            used = added(used, usage)
+        used = self._totals[spec(pod)["nodeName"]]
         try:
             needed = quota.usage_of(pod)
         except QuantityError as error:
@@ -151,8 +154,8 @@ class Kubelets:
             if counted.startswith("limits.") or not amount:
                 continue
             limit = parse_quantity(room.get(name, "0"), resource=name)
-            if used.get(counted, 0) + amount > limit:
-                numbers = f"requested: {amount}, used: {used.get(counted, 0)}, capacity: {limit}"
+            if used[counted] + amount > limit:
+                numbers = f"requested: {amount}, used: {used[counted]}, capacity: {limit}"
                 return f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {numbers}"
         return None
 

@@ -7,6 +7,7 @@ this process; so a controller never acts on a state that has moved on.
 import asyncio
 import heapq
 import itertools
+import traceback
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -93,7 +94,9 @@ class ControllerLoop:
         except ApiError as error:
             self._log.info("controller.refused", controller=controller.name, object=key, error=str(error))
         except Exception:  # noqa: BLE001 - one strange object must not stop the cluster
-            self._log.exception("controller.failed", controller=controller.name, object=key)
+            # As text: a renderer that shows local variables would print half the cluster.
+            trace = traceback.format_exc()
+            self._log.error("controller.failed", controller=controller.name, object=key, traceback=trace)
         return _RETRY_S
 
     async def _rest(self) -> None:

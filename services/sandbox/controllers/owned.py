@@ -22,25 +22,32 @@ class OwnedObjects:
         """Take a change over; yields the key (`namespace/name`) of the owner that it concerns."""
         if change.stored.kind is not self._kind:
             return
-        owner = controller_of(change.stored.obj)
-        if owner is None or owner.get("kind") != self._owner_kind:
-            return
+        before = self._owner(change.previous.obj) if change.previous else None
+        owner = self._owner(change.stored.obj)
+        if before is not None and (change.type == "DELETED" or before != owner):
+            yield self._drop(before, change.stored)
+        if owner is not None and change.type != "DELETED":
+            self._by_owner[owner["uid"]][change.stored.key] = change.stored
+            yield _key(change.stored.obj, owner)
+
+    def _owner(self, obj: Obj) -> Obj | None:
+        owner = controller_of(obj)
+        return owner if owner is not None and owner.get("kind") == self._owner_kind else None
+
+    def _drop(self, owner: Obj, stored: Stored) -> str:
         owned = self._by_owner[owner["uid"]]
-        if change.type == "DELETED":
-            owned.pop(change.stored.key, None)
-            if not owned:
-                del self._by_owner[owner["uid"]]
-        else:
-            owned[change.stored.key] = change.stored
-        yield f"{metadata(change.stored.obj)['namespace']}/{owner['name']}"
+        owned.pop(stored.key, None)
+        if not owned:
+            del self._by_owner[owner["uid"]]
+        return _key(stored.obj, owner)
 
     def of(self, owner: Obj) -> list[Stored]:
         """The owner's current objects, in the order of their creation."""
         return list(self._by_owner.get(uid_of(owner), {}).values())
 
-    def of_uid(self, owner_uid: str) -> list[Stored]:
-        """The current objects of an owner that may be gone."""
-        return list(self._by_owner.get(owner_uid, {}).values())
+
+def _key(owned: Obj, owner: Obj) -> str:
+    return f"{metadata(owned)['namespace']}/{owner['name']}"
 
 
 def is_active(pod: Obj) -> bool:

@@ -123,7 +123,9 @@ def validate_group(new: Obj, old: Obj | None) -> Sequence[Cause]:
     if old is not None:
         frozen = ("workloadRef", "disruptionMode", "priorityClassName", "priority")
         causes.extend(_policy_change("spec", new=holder, old=spec(old)))
-        causes.extend(fields.unchanged("spec", new=holder, old=spec(old), names=frozen))
+        causes.extend(
+            immutable(f"spec.{name}", value=None) for name in frozen if holder.get(name) != spec(old).get(name)
+        )
     return causes
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from services.core.quantities import QuantityError, parse_quantity
 from services.sandbox.failures import (
     Cause,
+    bad_request,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -67,27 +69,45 @@ def _default_tolerations(holder: Obj) -> None:
     holder["tolerations"] = found
 
 
-def default_pod(new: Obj, old: Obj | None) -> None:
-    """Fill what the API server fills; status starts as Pending whatever the client sent."""
-    holder = new["spec"] = dict(spec(new))
+def _default_containers(holder: Obj) -> None:
     for name in ("containers", "initContainers"):
         if holder.get(name):
             holder[name] = [dict(container) for container in holder[name]]
             for container in holder[name]:
                 _default_container(container)
+
+
+def default_template(template: Obj | None, *, restart_policy: str | None) -> Obj:
+    """A pod template with the defaults that the API server fills in before any pod is made of it."""
+    found = dict(template or {})
+    holder = found["spec"] = dict(spec(found))
+    _default_containers(holder)
+    set_default(
+        holder,
+        {
+            "restartPolicy": restart_policy,
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "schedulerName": "default-scheduler",
+        },
+    )
+    return found
+
+
+def default_pod(new: Obj, old: Obj | None) -> None:
+    """Fill what the API server fills; status starts as Pending whatever the client sent."""
+    holder = new["spec"] = dict(spec(new))
     if old is not None:
+        _default_containers(holder)
         return
+    holder = new["spec"] = default_template(new, restart_policy="Always")["spec"]
     _default_tolerations(holder)
     set_default(
         holder,
         {
-            "restartPolicy": "Always",
-            "terminationGracePeriodSeconds": 30,
-            "dnsPolicy": "ClusterFirst",
             "serviceAccountName": "default",
             "serviceAccount": holder.get("serviceAccountName") or "default",
-            "securityContext": {},
-            "schedulerName": "default-scheduler",
             "enableServiceLinks": True,
         },
     )
@@ -112,15 +132,28 @@ def _containers(path: str, *, containers: Sequence[Obj]) -> Iterator[Cause]:
         seen.add(name)
         if not container.get("image"):
             yield required(f"{here}.image")
-        yield from _extended_resources(f"{here}.resources", resources=container.get("resources") or {})
+        yield from _resources(f"{here}.resources", resources=container.get("resources") or {})
 
 
-def _extended_resources(path: str, *, resources: Obj) -> Iterator[Cause]:
+def _amounts(resources: Obj, side: str) -> dict[str, int]:
+    found = resources.get(side) or {}
+    try:
+        return {name: parse_quantity(amount, resource=name) for name, amount in found.items()}
+    except QuantityError as error:
+        raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {error}') from error
+
+
+def _resources(path: str, *, resources: Obj) -> Iterator[Cause]:
+    """Requests stay within limits, and for extended resources equal them."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    upper, wanted = _amounts(resources, "limits"), _amounts(resources, "requests")
     for name, amount in requests.items():
+        if "/" not in name and name in upper and wanted[name] > upper[name]:
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield invalid_value(f"{path}.requests", value=str(amount), detail=detail)
         if "/" in name and name not in limits:
             yield required(f"{path}.limits", detail="Limit must be set for non overcommitable resources")
-        elif "/" in name and str(amount) != str(limits[name]):
+        elif "/" in name and wanted[name] != upper[name]:
             detail = f"must be equal to {name} limit of {limits[name]}"
             yield invalid_value(f"{path}.requests", value=str(amount), detail=detail)
 

@@ -13,17 +13,9 @@ from services.sandbox.objects import Obj, metadata, set_default, spec
 from services.sandbox.selectors import selector_matches
 from services.sandbox.validation import fields
 from services.sandbox.validation.groups import HIGHEST_USER_PRIORITY
+from services.sandbox.validation.pods import default_template
 
 NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-
-
-def _template(holder: Obj, *, restart: str = "") -> Obj:
-    template = dict(holder.get("template") or {})
-    pod = dict(template.get("spec") or {})
-    if restart:
-        set_default(pod, {"restartPolicy": restart})
-    set_default(pod, {"schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30})
-    return {**template, "spec": pod}
 
 
 def default_job(new: Obj, old: Obj | None) -> None:
@@ -34,7 +26,7 @@ def default_job(new: Obj, old: Obj | None) -> None:
     if holder.get("completions") is None and holder.get("parallelism") is None:
         holder["completions"] = 1
     # Always is not a Job's policy, so an absent one is left for validation to name.
-    holder["template"] = {**(holder.get("template") or {})}
+    holder["template"] = default_template(holder.get("template"), restart_policy=None)
     set_default(
         holder,
         {
@@ -61,6 +53,8 @@ def label_job(new: Obj) -> None:
         "job-name": meta["name"],
     }
     holder["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": meta["uid"]}}
+    named = {key: value for key, value in own.items() if key.endswith("job-name")}
+    meta["labels"] = {**(meta.get("labels") or {}), **named}
     template_meta = dict(holder["template"].get("metadata") or {})
     template_meta["labels"] = {**(template_meta.get("labels") or {}), **own}
     holder["template"] = {**holder["template"], "metadata": template_meta}
@@ -108,7 +102,7 @@ def default_deployment(new: Obj, old: Obj | None) -> None:
         holder,
         {"replicas": 1, "strategy": rolling, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600},
     )
-    holder["template"] = _template(holder, restart="Always")
+    holder["template"] = default_template(holder.get("template"), restart_policy="Always")
     if old is None:
         new["status"] = {}
 
@@ -117,7 +111,7 @@ def default_replica_set(new: Obj, old: Obj | None) -> None:
     """Replicas; a new one starts without status."""
     holder = new["spec"] = dict(spec(new))
     set_default(holder, {"replicas": 1})
-    holder["template"] = _template(holder, restart="Always")
+    holder["template"] = default_template(holder.get("template"), restart_policy="Always")
     if old is None:
         new["status"] = {"replicas": 0}
 
@@ -167,6 +161,9 @@ def validate_autoscaler(new: Obj, _old: Obj | None) -> Sequence[Cause]:
         causes.append(invalid_value("spec.maxReplicas", value=most, detail=detail))
     reference = holder.get("scaleTargetRef") or {}
     causes.extend(fields.present("spec.scaleTargetRef", holder=reference, names=("kind", "name")))
+    if not reference.get("apiVersion"):
+        path = "spec.scaleTargetRef.apiVersion"
+        causes.append(invalid_value(path, value="", detail="apiVersion must specify API group"))
     waking = any(metric.get("type") in {"Object", "External"} for metric in holder.get("metrics") or ())
     if least == 0 and not waking:
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
