@@ -1,0 +1,135 @@
+"""Reading both streams into the world, and waking whoever waits for what they say."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from services.binder.metrics import BinderMetrics
+from services.binder.ports import DecisionBus
+from services.binder.world import World
+from services.contracts.cluster_codec import UndecodableMessage, decode_change
+from services.contracts.decision_codec import decode_decision
+from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
+from services.contracts.subjects import CLUSTER, PLACEMENT
+from services.core.cluster import Cluster
+from services.core.decisions import Decision
+from services.core.objects import ClusterChange, GangId, Kind
+from services.runtime.bus import Message
+from services.runtime.clock import Clock
+from services.runtime.health import Readiness
+from services.runtime.log import get
+
+_log = get("binder.following")
+
+CLUSTER_CONDITION = "cluster state"
+PLACEMENT_CONDITION = "open transactions"
+KIND_TOKEN = 3
+"""Place of the kind in a cluster subject: phalanx.cluster.v1.<kind>…"""
+
+OnGangs = Callable[[frozenset[GangId]], None]
+OnDecision = Callable[[Decision], None]
+
+
+class Follower:
+    """Keeps the world current. Nothing is decided before both streams were read to their ends once."""
+
+    def __init__(
+        self, bus: DecisionBus, *, world: World, readiness: Readiness, metrics: BinderMetrics, clock: Clock
+    ) -> None:
+        """Keep the parts."""
+        self._bus = bus
+        self._world = world
+        self._readiness = readiness
+        self._metrics = metrics
+        self._clock = clock
+        self._advanced = asyncio.Condition()
+        self._is_cluster_read = False
+        readiness.set(CLUSTER_CONDITION, ready=False, detail="reading the cluster stream")
+        readiness.set(PLACEMENT_CONDITION, ready=False, detail="reading the placement stream")
+
+    @property
+    def is_cluster_ready(self) -> bool:
+        """True where the cluster is known whole: the stream was read, and the watcher had listed everything."""
+        return self._is_cluster_read and not self._world.cluster.unsynced()
+
+    async def wait_for_revision(self, revision: int, *, until: datetime | None) -> bool:
+        """Wait until the cluster is known at or past a revision; False where that took too long."""
+        limit_s = None if until is None else max((until - self._clock.now()).total_seconds(), 0.0)
+        try:
+            async with asyncio.timeout(limit_s), self._advanced:
+                await self._advanced.wait_for(
+                    lambda: self.is_cluster_ready and self._world.cluster.revision >= revision
+                )
+        except TimeoutError:
+            return False
+        return True
+
+    async def follow_cluster(self, on_gangs: OnGangs) -> None:
+        """Fold the cluster stream for ever; `on_gangs` hears which gangs a batch touched."""
+        fresh: Cluster | None = Cluster()
+        async for batch in self._bus.follow(CLUSTER_STREAM.name, subjects=f"{CLUSTER}.>"):
+            if batch.restarted:
+                # Folded aside until it is whole: half a cluster would look like many deleted pods.
+                fresh = Cluster()
+            touched: set[GangId] = set()
+            for message in batch.messages:
+                change = self._change(message)
+                if change is None:
+                    continue
+                if fresh is not None:
+                    fresh.apply(change, revision=message.sequence)
+                else:
+                    touched |= self._world.observe_change(change, revision=message.sequence).gangs
+            if fresh is not None and not batch.pending:
+                self._world.adopt(fresh)
+                touched |= fresh.gang_ids()
+                fresh = None
+                self._is_cluster_read = True
+            await self._tell_advance()
+            if fresh is None:
+                on_gangs(frozenset(touched))
+
+    async def follow_placement(self, on_decision: OnDecision, *, on_caught_up: Callable[[], None]) -> None:
+        """Fold the placement stream for ever.
+
+        `on_caught_up` is called once, when what was stored is folded; `on_decision` hears of each decision after that.
+        """
+        is_caught_up = False
+        async for batch in self._bus.follow(PLACEMENT_STREAM.name, subjects=f"{PLACEMENT}.>"):
+            for message in batch.messages:
+                try:
+                    decision = decode_decision(message.data)
+                except UndecodableMessage as error:
+                    self._skip(message, error)
+                    continue
+                traceparent = message.headers.get("traceparent", "")
+                self._world.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
+                if is_caught_up:
+                    on_decision(decision)
+            if not batch.pending and not is_caught_up:
+                is_caught_up = True
+                self._readiness.set(PLACEMENT_CONDITION, ready=True, detail="known")
+                on_caught_up()
+
+    async def _tell_advance(self) -> None:
+        unsynced = self._world.cluster.unsynced()
+        if not self._is_cluster_read:
+            detail = "reading the cluster stream"
+        elif unsynced:
+            detail = f"the watcher has not listed all of {', '.join(unsynced)} yet"
+        else:
+            detail = f"known up to revision {self._world.cluster.revision}"
+        self._readiness.set(CLUSTER_CONDITION, ready=self.is_cluster_ready, detail=detail)
+        async with self._advanced:
+            self._advanced.notify_all()
+
+    def _change(self, message: Message) -> ClusterChange | None:
+        try:
+            return decode_change(Kind(message.subject.split(".")[KIND_TOKEN]), message.data)
+        except (UndecodableMessage, ValueError) as error:
+            self._skip(message, error)
+            return None
+
+    def _skip(self, message: Message, error: Exception) -> None:
+        self._metrics.unreadable.inc()
+        _log.error("message.unreadable", subject=message.subject, sequence=message.sequence, problem=str(error))

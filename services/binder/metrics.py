@@ -1,0 +1,49 @@
+"""What the binder counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_DURATIONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_LATENCIES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
+
+
+class BinderMetrics:
+    """Metrics of one binder."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.transactions = Counter(
+            "phalanx_transactions", "Transactions that ended, by outcome", ["outcome"], registry=registry
+        )
+        self.open = Gauge("phalanx_transactions_open", "Transactions in hand", registry=registry)
+        self.duration = Histogram(
+            "phalanx_transaction_duration_seconds",
+            "From reading a proposal to its end, by outcome",
+            ["outcome"],
+            buckets=_DURATIONS_S,
+            registry=registry,
+        )
+        self.bindings = Counter(
+            "phalanx_bindings", "Definite answers to bindings, by outcome", ["outcome"], registry=registry
+        )
+        self.repairs = Counter(
+            "phalanx_transaction_repairs",
+            "Rounds that the placer was asked for because members failed",
+            registry=registry,
+        )
+        self.undone = Counter("phalanx_members_undone", "Bound pods that were deleted by an undo", registry=registry)
+        self.latency = Histogram(
+            "phalanx_kubernetes_request_duration_seconds",
+            "Requests to the Kubernetes API, by what they do and status",
+            ["verb", "status"],
+            buckets=_LATENCIES_S,
+            registry=registry,
+        )
+        self.reports = Counter(
+            "phalanx_reports",
+            "Conditions and events written for people, by kind and outcome",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.unreadable = Counter(
+            "phalanx_binder_unreadable_messages", "Messages that could not be decoded", registry=registry
+        )

@@ -1,0 +1,78 @@
+"""What the binder needs of the world, as its own interfaces."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from services.core.objects import TransactionId
+from services.core.transaction_answers import ApiAnswer
+from services.core.transaction_state import TransactionState
+from services.core.transaction_values import Target
+from services.runtime.bus import Batch, Message
+
+Manifest = Mapping[str, Any]
+"""An object as the API server sent it."""
+
+
+class NoAnswer(Exception):
+    """The API server gave no usable answer: a write may have happened, a read has to be repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """The answer to a write, with the object after it where there is one."""
+
+    answer: ApiAnswer
+    manifest: Manifest | None = None
+
+
+class PodApi(Protocol):
+    """Pods, as transactions read and write them. Every method raises NoAnswer."""
+
+    async def read(self, namespace: str, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those of the pods that exist, by name."""
+
+    async def bind(self, namespace: str, *, target: Target, transaction: TransactionId, is_dry_run: bool) -> ApiAnswer:
+        """Assign a pod to a node, on the condition that it is the same pod in the same version."""
+
+    async def touch(self, namespace: str, *, target: Target, mark: str) -> Changed:
+        """Change an annotation, so that every write which rests on an older version fails."""
+
+    async def announce_end(self, namespace: str, *, target: Target, message: str) -> Changed:
+        """Set the condition DisruptionTarget, so that a Job's failure policy can tell an undo from a failure."""
+
+    async def delete(self, namespace: str, *, target: Target) -> ApiAnswer:
+        """Delete the pod in this version, with its own grace period."""
+
+
+class DecisionBus(Protocol):
+    """The bus, as the binder uses it; `services.runtime.bus.Bus` is the real one."""
+
+    def follow(
+        self, stream: str, *, subjects: str | Sequence[str], last_per_subject: bool = True
+    ) -> AsyncIterator[Batch]:
+        """Yield stored messages, then new ones."""
+
+    async def publish(
+        self,
+        subject: str,
+        *,
+        data: bytes,
+        headers: Mapping[str, str],
+        expected_sequence: int | None = None,
+        ttl_s: float | None = None,
+    ) -> int:
+        """Store a message if the subject's last sequence is the expected one."""
+
+    async def last(self, stream: str, *, subject: str) -> Message | None:
+        """Return the last message of a subject."""
+
+
+class Journal(Protocol):
+    """Where the state of open transactions is kept."""
+
+    def record(self, transaction: TransactionState) -> None:
+        """Keep the present state of a transaction; one that is over is forgotten."""
+
+    def open(self) -> Sequence[TransactionState]:
+        """Return the open transactions, oldest first."""

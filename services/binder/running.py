@@ -1,0 +1,311 @@
+"""One transaction in its own task: carries out what the state machine asks, and feeds it what comes back.
+
+The loop waits for exactly four things: the answer to the outstanding instruction, a later round, a change of the gang
+in the followed cluster, and time.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from opentelemetry.trace import Tracer
+
+from services.binder.binding import PodWriter
+from services.binder.examining import Examiner
+from services.binder.following import Follower
+from services.binder.metrics import BinderMetrics
+from services.binder.ports import Journal
+from services.binder.publishing import Publisher
+from services.binder.world import World
+from services.core.decisions import Committed, Decision, DecisionEvent, Proposed, Refused, Repairing, RolledBack
+from services.core.ledger import OpenTransaction
+from services.core.objects import Uid
+from services.core.reasons import Reason, ReasonCode
+from services.core.transaction import begin, due, handle
+from services.core.transaction_check import allows_delete, bound_to_nowhere, lost_members, placed_beside
+from services.core.transaction_state import Step, TransactionState
+from services.core.transaction_values import (
+    Answer,
+    Bind,
+    Event,
+    Examine,
+    Fence,
+    Fenced,
+    Followed,
+    Instruction,
+    Probe,
+    Probed,
+    Publish,
+    Published,
+    Removed,
+    Reproposed,
+    Ticked,
+    Undo,
+    Verdict,
+    Written,
+)
+from services.runtime import telemetry
+from services.runtime.clock import Clock
+from services.runtime.health import Readiness
+from services.runtime.log import get
+
+_log = get("binder.transactions")
+
+PERMISSIONS = "permissions"
+
+_SPANS: dict[type, str] = {
+    Examine: telemetry.SPAN_TRANSACTION_CHECK,
+    Probe: telemetry.SPAN_TRANSACTION_CHECK,
+    Bind: telemetry.SPAN_TRANSACTION_BIND,
+    Fence: telemetry.SPAN_TRANSACTION_REPAIR,
+    Undo: telemetry.SPAN_TRANSACTION_UNDO,
+}
+
+
+_INTERRUPTIBLE = frozenset({Step.EXAMINING, Step.PROBING, Step.WAITING})
+"""Steps that write nothing: a successor does them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What every transaction of this process shares."""
+
+    world: World
+    follower: Follower
+    examiner: Examiner
+    writer: PodWriter
+    publisher: Publisher
+    journal: Journal
+    metrics: BinderMetrics
+    readiness: Readiness
+    tracer: Tracer
+    clock: Clock
+    tasks: asyncio.TaskGroup
+
+
+class Run:
+    """One transaction from its proposal to its end."""
+
+    def __init__(self, tools: Tools, transaction: OpenTransaction, *, is_resumed: bool) -> None:
+        """Take the transaction up as the stream shows it."""
+        self._tools = tools
+        self._transaction = transaction
+        self._is_resumed = is_resumed
+        self._wakened = asyncio.Event()
+        self._proposal: Proposed | None = None
+        self._is_gang_changed = False
+        self._effect: asyncio.Task[Event] | None = None
+        self._problem: Reason | None = None
+        self._is_stopping = False
+        self._rested = asyncio.Event()
+
+    def propose(self, proposal: Proposed) -> None:
+        """Take note of a later round."""
+        self._proposal = proposal
+        self._wakened.set()
+
+    def notice(self) -> None:
+        """Take note that the gang changed in the followed cluster."""
+        self._is_gang_changed = True
+        self._wakened.set()
+
+    async def rest(self) -> None:
+        """Wait until nothing is being written for this transaction, and let it go no further."""
+        self._is_stopping = True
+        self._wakened.set()
+        await self._rested.wait()
+
+    async def run(self) -> None:
+        """Bring the transaction to its end."""
+        tools, transaction = self._tools, self._transaction
+        started_s = tools.clock.monotonic()
+        attributes = {telemetry.ATTR_GANG: transaction.gang, telemetry.ATTR_TRANSACTION: transaction.id}
+        context = telemetry.extract({"traceparent": tools.world.traceparent(transaction.id)})
+        with tools.tracer.start_as_current_span(
+            telemetry.SPAN_TRANSACTION, context=context, attributes=attributes
+        ) as span:
+            _log.info(
+                "transaction.received",
+                gang=transaction.gang,
+                transaction=transaction.id,
+                members=len(transaction.assignments),
+                round=transaction.proposal.round,
+                is_resumed=self._is_resumed,
+            )
+            state = await self._run()
+            outcome = state.phase.value
+            span.set_attribute("phalanx.outcome", outcome)
+            tools.metrics.transactions.labels(outcome=outcome).inc()
+            tools.metrics.duration.labels(outcome=outcome).observe(tools.clock.monotonic() - started_s)
+
+    async def _run(self) -> TransactionState:
+        tools, transaction = self._tools, self._transaction
+        state, instructions = begin(
+            transaction.id,
+            gang=transaction.gang,
+            proposal=transaction.proposal,
+            at=tools.clock.now(),
+            is_resumed=self._is_resumed,
+            is_cautious=tools.world.had_setback(transaction.gang),
+            repairing=tools.world.repairing(transaction),
+        )
+        try:
+            while True:
+                tools.journal.record(state)
+                if state.step is Step.OVER:
+                    return state
+                if instructions:
+                    if self._is_stopping:
+                        await self._rest_for_ever()
+                    self._start(instructions[0], state)
+                event = await self._next_event(state)
+                state, instructions = handle(state, event, now=tools.clock.now())
+        finally:
+            self._stop()
+            self._rested.set()
+
+    async def _rest_for_ever(self) -> None:
+        """Stay before the next instruction, until the task is cancelled."""
+        self._rested.set()
+        await asyncio.Event().wait()
+
+    async def _next_event(self, state: TransactionState) -> Event:
+        """Return what happened next; answers come first, because everything else refers to what they change."""
+        while True:
+            self._wakened.clear()
+            if self._is_stopping and state.step in _INTERRUPTIBLE:
+                await self._rest_for_ever()
+            event = self._ready_event(state)
+            if event is not None:
+                return event
+            moment = due(state)
+            limit_s = None if moment is None else max((moment - self._tools.clock.now()).total_seconds(), 0.0)
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._wakened.wait()
+            except TimeoutError:
+                return Ticked(problems=() if self._problem is None else (self._problem,))
+
+    def _ready_event(self, state: TransactionState) -> Event | None:
+        if self._effect is not None and self._effect.done():
+            effect, self._effect = self._effect, None
+            return effect.result()
+        if self._proposal is not None:
+            proposal, self._proposal = self._proposal, None
+            return Reproposed(proposal=proposal)
+        if self._is_gang_changed:
+            self._is_gang_changed = False
+            return self._followed(state)
+        return None
+
+    def _followed(self, state: TransactionState) -> Event | None:
+        """Return what the followed cluster says of the gang, unless it is older than what the members rest on."""
+        cluster = self._tools.world.cluster
+        if not self._tools.follower.is_cluster_ready or cluster.revision < state.proposal.revision:
+            return None
+        names = {uid: one.assignment.pod for uid, one in state.members.items()}
+        return Followed(
+            lost=lost_members(cluster, namespace=_namespace(state), names=names),
+            beside=placed_beside(cluster, gang=state.gang, members=names),
+            allows_delete=allows_delete(cluster, gang=state.gang),
+        )
+
+    def _start(self, instruction: Instruction, state: TransactionState) -> None:
+        """Carry an instruction out beside the loop; one that is outstanding is dropped, as the state machine says."""
+        self._stop()
+        self._problem = None
+        self._effect = self._tools.tasks.create_task(
+            self._carry_out(instruction, state), name=f"{type(instruction).__name__} {state.id}"
+        )
+        self._effect.add_done_callback(lambda _task: self._wakened.set())
+
+    def _stop(self) -> None:
+        if self._effect is not None:
+            self._effect.cancel()
+            self._effect = None
+
+    async def _carry_out(self, instruction: Instruction, state: TransactionState) -> Event:
+        name = _SPANS.get(type(instruction))
+        if name is None:
+            return await self._do(instruction, state)
+        with self._tools.tracer.start_as_current_span(name, attributes={telemetry.ATTR_TRANSACTION: state.id}):
+            return await self._do(instruction, state)
+
+    async def _do(self, instruction: Instruction, state: TransactionState) -> Event:
+        writer, namespace = self._tools.writer, _namespace(state)
+        match instruction:
+            case Examine():
+                return await self._tools.examiner.examine(instruction, state=state, until=due(state), tell=self._tell)
+            case Probe(targets=targets, until=until) | Bind(targets=targets, until=until):
+                answers = await writer.bind(
+                    namespace,
+                    transaction=state.id,
+                    targets=targets,
+                    until=until,
+                    tell=self._tell,
+                    is_dry_run=isinstance(instruction, Probe),
+                )
+                self._note_permission(answers)
+                answers = {uid: self._judged(answer, state, uid=uid) for uid, answer in answers.items()}
+                return Probed(answers=answers) if isinstance(instruction, Probe) else Written(answers=answers)
+            case Fence(targets=targets):
+                return Fenced(
+                    readings=await writer.fence(namespace, transaction=state.id, targets=targets, tell=self._tell)
+                )
+            case Undo(targets=targets):
+                return Removed(
+                    removals=await writer.undo(namespace, transaction=state.id, targets=targets, tell=self._tell)
+                )
+            case Publish(event=event):
+                await self._publish(event, state)
+                return Published()
+            case _:
+                assert_never(instruction)
+
+    async def _publish(self, event: DecisionEvent, state: TransactionState) -> None:
+        decision = Decision(gang=state.gang, event=event, decided_at=self._tools.clock.now(), transaction=state.id)
+        await self._tools.publisher.publish(decision)
+        if isinstance(event, Repairing):
+            self._tools.metrics.repairs.inc()
+        _log.info(
+            f"transaction.{type(event).__name__.lower()}", gang=state.gang, transaction=state.id, **_summary(event)
+        )
+
+    def _judged(self, answer: Answer, state: TransactionState, *, uid: Uid) -> Answer:
+        """Return the answer; a member that somebody bound to a node that does not exist will not run there."""
+        if answer.verdict is not Verdict.ELSEWHERE or self._tools.world.cluster.inventory.node(answer.node):
+            return answer
+        pod = state.members[uid].assignment.pod
+        return replace(answer, verdict=Verdict.GONE, reason=bound_to_nowhere(pod, node=answer.node))
+
+    def _tell(self, problem: Reason) -> None:
+        """Remember what a write waits for, and show it where somebody has to grant a permission."""
+        self._problem = problem
+        if problem.code is ReasonCode.FORBIDDEN:
+            self._tools.readiness.set(PERMISSIONS, ready=False, detail=problem.message)
+
+    def _note_permission(self, answers: Mapping[Uid, Answer]) -> None:
+        if any(one.verdict in {Verdict.BOUND, Verdict.PASSED} for one in answers.values()):
+            self._tools.readiness.set(PERMISSIONS, ready=True, detail="bindings may be created")
+
+
+def _namespace(state: TransactionState) -> str:
+    return state.gang.split("/")[1]
+
+
+def _summary(event: DecisionEvent) -> dict[str, object]:
+    match event:
+        case Committed():
+            return {"members": len(event.members), "repaired": event.repaired, "open": event.open}
+        case Repairing():
+            return {"round": event.round, "bound": len(event.bound), "open": len(event.open)}
+        case RolledBack():
+            return {"undone": len(event.undone), "reasons": [one.code.value for one in event.reasons]}
+        case Refused():
+            return {
+                "reasons": [one.code.value for one in event.reasons],
+                "detail": event.reasons[0].message if event.reasons else "",
+            }
+        case _:
+            return {}

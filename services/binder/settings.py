@@ -1,0 +1,19 @@
+"""What the binder is told at its start."""
+
+from dataclasses import dataclass
+
+from services.runtime.settings import GrpcSettings, bounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinderSettings(GrpcSettings):
+    """Settings of the binder."""
+
+    bind_concurrency: int = bounded(16, minimum=1, maximum=512)
+    """Writes to the API server in flight at once; fewer while it answers that it is busy."""
+
+    max_transactions: int = bounded(1024, minimum=1, maximum=65536)
+    """Transactions in hand at once; later ones wait for their turn, in order."""
+
+    reporting: bool = True
+    """Whether conditions and events are written for people and node autoscalers."""

@@ -1,0 +1,74 @@
+"""All transactions in hand: one task each, a bounded number at once, in the order of their proposals."""
+
+import asyncio
+
+from services.binder.running import Run, Tools
+from services.core.decisions import Decision, Proposed
+from services.core.ledger import OpenTransaction
+from services.core.objects import GangId, TransactionId
+
+
+class Transactions:
+    """Starts a task for each open transaction, and passes on what concerns it."""
+
+    def __init__(self, tools: Tools, *, most: int) -> None:
+        """Start with none."""
+        self._tools = tools
+        self._places = asyncio.Semaphore(most)
+        self._runs: dict[TransactionId, Run] = {}
+        self._by_gang: dict[GangId, TransactionId] = {}
+        self._tasks: dict[TransactionId, asyncio.Task[None]] = {}
+        self._is_stopping = False
+
+    def resume(self) -> None:
+        """Take up what was open before this process."""
+        for transaction in self._tools.world.ledger.open():
+            self._take_up(transaction, is_resumed=True)
+
+    def on_decision(self, decision: Decision) -> None:
+        """Take up a new transaction, or pass a later round to its task."""
+        if not isinstance(decision.event, Proposed):
+            return
+        transaction = self._tools.world.ledger.transaction(decision.transaction)
+        if transaction is None:
+            return
+        run = self._runs.get(decision.transaction)
+        if run is not None:
+            run.propose(decision.event)
+        else:
+            self._take_up(transaction, is_resumed=decision.event.round > 0)
+
+    def on_gangs(self, gangs: frozenset[GangId]) -> None:
+        """Tell the tasks of these gangs that the followed cluster changed."""
+        for gang in gangs & self._by_gang.keys():
+            self._runs[self._by_gang[gang]].notice()
+
+    async def stop(self) -> None:
+        """Take nothing new, let what is being written come to a definite answer, and leave the rest to a successor."""
+        self._is_stopping = True
+        for run in list(self._runs.values()):
+            await run.rest()
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def _take_up(self, transaction: OpenTransaction, *, is_resumed: bool) -> None:
+        if self._is_stopping:
+            return
+        run = Run(self._tools, transaction, is_resumed=is_resumed)
+        self._runs[transaction.id] = run
+        self._by_gang[transaction.gang] = transaction.id
+        self._tools.metrics.open.inc()
+        self._tasks[transaction.id] = self._tools.tasks.create_task(
+            self._in_turn(run, transaction), name=f"transaction {transaction.id}"
+        )
+
+    async def _in_turn(self, run: Run, transaction: OpenTransaction) -> None:
+        try:
+            async with self._places:
+                await run.run()
+        finally:
+            self._tools.metrics.open.dec()
+            self._runs.pop(transaction.id, None)
+            self._tasks.pop(transaction.id, None)
+            if self._by_gang.get(transaction.gang) == transaction.id:
+                del self._by_gang[transaction.gang]

@@ -1,0 +1,116 @@
+"""What the binder knows: the cluster, the open transactions and their promises, as folds of both streams.
+
+No I/O and no waiting: `services.binder.following` feeds it messages and tells whoever waits.
+"""
+
+from dataclasses import dataclass, field
+
+from services.core.cluster import Cluster, Effects, Promise
+from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack
+from services.core.ledger import Ledger, OpenTransaction
+from services.core.objects import ClusterChange, GangId, TransactionId, Uid
+
+MAX_SETBACKS = 65_536
+"""Gangs whose last transaction went wrong, and that are therefore tried with more care."""
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Both folds. `placed_up_to` is the sequence of the placement stream that is folded."""
+
+    cluster: Cluster = field(default_factory=Cluster)
+    ledger: Ledger = field(default_factory=Ledger)
+    placed_up_to: int = 0
+    _repairings: dict[TransactionId, Repairing] = field(default_factory=dict)
+    _last_repairing: dict[GangId, Decision] = field(default_factory=dict)
+    _traces: dict[TransactionId, str] = field(default_factory=dict)
+    #: Insertion-ordered, for bounded memory.
+    _setbacks: dict[GangId, None] = field(default_factory=dict)
+
+    def observe_change(self, change: ClusterChange, *, revision: int) -> Effects:
+        """Fold a change of the cluster."""
+        return self.cluster.apply(change, revision=revision)
+
+    def observe_decision(self, decision: Decision, *, sequence: int, traceparent: str = "") -> None:
+        """Fold a decision, our own or another's."""
+        self.placed_up_to = max(self.placed_up_to, sequence)
+        before = self.ledger.transaction(decision.transaction)
+        self.ledger.apply(decision)
+        match decision.event:
+            case Proposed() if not self.ledger.has_ended(decision.transaction):
+                self._traces[decision.transaction] = traceparent
+                self.promise(decision.transaction)
+            case Repairing() as repairing:
+                self._note_setback(decision.gang)
+                # Also before the proposal that it belongs to: of each subject only the last message may be left.
+                self._last_repairing[decision.gang] = decision
+                for member in repairing.open if before is not None else ():
+                    self.cluster.withdraw(member.uid)
+            case Committed() | Refused() | RolledBack():
+                self._end(decision)
+            case _:
+                return
+
+    def adopt(self, cluster: Cluster) -> None:
+        """Replace the cluster by one that was folded anew, and charge it with what is promised."""
+        self.cluster = cluster
+        for transaction in self.ledger.open():
+            self.promise(transaction.id)
+
+    def promise(self, transaction: TransactionId) -> None:
+        """Hold what the transaction's last round promises, as far as its pods are known and not yet bound."""
+        found = self.ledger.transaction(transaction)
+        gang = None if found is None else self.cluster.gang(found.gang)
+        if found is None or gang is None:
+            return
+        pods = {pod.metadata.uid: pod for pod in gang.open}
+        for one in found.assignments:
+            pod = pods.get(one.uid)
+            if pod is not None:
+                self.cluster.promise(
+                    Promise(uid=one.uid, gang=found.gang, transaction=transaction, node=one.node, requests=pod.requests)
+                )
+
+    def repairing(self, transaction: OpenTransaction) -> Repairing | None:
+        """Return the last Repairing of a transaction, also where the placer has answered it since."""
+        decision = self._last_repairing.get(transaction.gang)
+        if decision is None or decision.transaction != transaction.id or not isinstance(decision.event, Repairing):
+            return None
+        return decision.event
+
+    def traceparent(self, transaction: TransactionId) -> str:
+        """Return the trace context of the transaction's last proposal."""
+        return self._traces.get(transaction, "")
+
+    def had_setback(self, gang: GangId) -> bool:
+        """Tell whether the gang's last transaction was refused, repaired or undone."""
+        return gang in self._setbacks
+
+    def _end(self, decision: Decision) -> None:
+        self._traces.pop(decision.transaction, None)
+        self._last_repairing.pop(decision.gang, None)
+        event = decision.event
+        if isinstance(event, Committed) and not event.open and not event.repaired:
+            self._setbacks.pop(decision.gang, None)
+        else:
+            self._note_setback(decision.gang)
+        # Bound members are released when the cluster stream shows them bound: a message alone could come before it.
+        written = _written(decision)
+        for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
+            if promise.uid not in written:
+                self.cluster.withdraw(promise.uid)
+
+    def _note_setback(self, gang: GangId) -> None:
+        self._setbacks[gang] = None
+        if len(self._setbacks) > MAX_SETBACKS:
+            del self._setbacks[next(iter(self._setbacks))]
+
+
+def _written(decision: Decision) -> frozenset[Uid]:
+    match decision.event:
+        case Committed(members=members):
+            return frozenset(one.uid for one in members)
+        case RolledBack(undone=undone, kept=kept):
+            return frozenset(one.uid for one in (*undone, *kept))
+        case _:
+            return frozenset()

@@ -1,0 +1,406 @@
+"""One gang bind as a pure state machine: events in, instructions out.
+
+The shell (`services.binder.running`) carries out one instruction at a time and feeds the answer back; everything that
+is decided about a transaction is decided here, so that every interleaving of answers, deaths and time can be tested
+without a network. Moments are arguments; `due` says when time alone makes a difference.
+
+    examine -> probe -> bind -> committed
+       |         |        |
+       v         v        v
+    refused    repairing (wait for the next round) -> undo -> rolled back
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from services.core.decisions import Assignment, Committed, OpenMember, Proposed, Refused, Repairing, RolledBack
+from services.core.objects import GangId, TransactionId, Uid
+from services.core.reasons import Reason, ReasonCode
+from services.core.transaction_members import (
+    Member,
+    after_answer,
+    after_reading,
+    after_removal,
+    assigned,
+    gone,
+    newcomer,
+    opened,
+    reasons_of,
+    target_of,
+)
+from services.core.transaction_state import Step, TransactionState
+from services.core.transaction_values import (
+    Answer,
+    Bind,
+    Event,
+    Examine,
+    Examined,
+    Fence,
+    Fenced,
+    Followed,
+    Instruction,
+    Probe,
+    Probed,
+    Publish,
+    Published,
+    Removed,
+    Reproposed,
+    Stage,
+    Ticked,
+    Undo,
+    Verdict,
+    Written,
+)
+
+KEPT_PATIENCE = timedelta(seconds=30)
+"""Least time between two attempts to end a gang whose pods nobody would recreate."""
+
+Result = tuple[TransactionState, tuple[Instruction, ...]]
+
+
+def begin(
+    transaction: TransactionId,
+    *,
+    gang: GangId,
+    proposal: Proposed,
+    at: datetime,
+    is_resumed: bool = False,
+    is_cautious: bool = False,
+    repairing: Repairing | None = None,
+) -> Result:
+    """Take a transaction up.
+
+    `is_resumed` means that an earlier process may have written already: then nothing is ended before the members were
+    read, and late copies of its writes are fenced. `repairing` is the last one that was published. `is_cautious` tries
+    every binding as a dry run first, because this gang failed before.
+    """
+    open_before = {one.uid: one for one in repairing.open} if repairing is not None else {}
+    members: dict[Uid, Member] = {}
+    for assignment in proposal.assignments:
+        member = newcomer(assignment, is_in_doubt=is_resumed)
+        known = open_before.get(assignment.uid)
+        if known is not None:
+            member = replace(member, is_repaired=True, excluded_nodes=frozenset(known.excluded_nodes))
+        members[assignment.uid] = member
+    state = TransactionState(
+        id=transaction,
+        gang=gang,
+        proposal=proposal,
+        started_at=at,
+        members=members,
+        until=repairing.until if repairing is not None else proposal.deadline if proposal.round else None,
+        round_seen=proposal.round,
+        round_handled=proposal.round,
+        round_published=-1 if repairing is None else repairing.round,
+        is_cautious=is_cautious or repairing is not None,
+        may_have_written=is_resumed,
+    )
+    return _examine(state)
+
+
+def handle(state: TransactionState, event: Event, *, now: datetime) -> Result:  # noqa: C901, PLR0911 - one case per event
+    """Return the state after an event, and what to do next. New instructions replace an outstanding one."""
+    if state.step is Step.OVER:
+        return state, ()
+    match event:
+        case Followed():
+            return _followed(state, event, now=now)
+        case Reproposed(proposal=proposal):
+            return _reproposed(state, proposal, now=now)
+        case Ticked(problems=problems):
+            return _ticked(state, now=now, problems=problems)
+        case Examined() if state.step is Step.EXAMINING:
+            return _examined(state, event, now=now)
+        case Probed(answers=answers) if state.step is Step.PROBING:
+            return _probed(state, answers, now=now)
+        case Written(answers=answers) if state.step is Step.BINDING:
+            return _advance(_with_answers(state, answers), now=now)
+        case Fenced(readings=readings) if state.step is Step.FENCING:
+            members = {
+                uid: after_reading(state.members[uid], reading, is_fenced=True) for uid, reading in readings.items()
+            }
+            return _fenced(state.with_members(members), now=now)
+        case Removed(removals=removals) if state.step is Step.UNDOING:
+            members = {uid: after_removal(state.members[uid], removal) for uid, removal in removals.items()}
+            return _rolled_back(state.with_members(members))
+        case Published() if state.step is Step.PUBLISHING:
+            return _published(state, now=now)
+        case _:
+            return state, ()
+
+
+def due(state: TransactionState) -> datetime | None:
+    """Return when a Ticked would change something, or None."""
+    match state.step:
+        case Step.WAITING:
+            return state.until
+        case Step.EXAMINING | Step.PROBING if not state.may_have_written:
+            return state.until or (None if state.written else state.proposal.deadline)
+        case _:
+            return None
+
+
+def _examine(state: TransactionState) -> Result:
+    members = tuple(one.assignment for one in state.in_stage(Stage.PROMISED) if not one.is_examined)
+    return replace(state, step=Step.EXAMINING), (Examine(members=members, revision=state.proposal.revision),)
+
+
+def _examined(state: TransactionState, event: Examined, *, now: datetime) -> Result:
+    members: dict[Uid, Member] = {}
+    for uid, reading in event.readings.items():
+        member = after_reading(state.members[uid], reading, is_fenced=False)
+        misfit = event.misfits.get(uid)
+        if misfit is not None and member.stage is Stage.PROMISED:
+            member = opened(member, misfit, is_node_excluded=True)
+        elif misfit is not None and member.stage is Stage.ACCEPTED:
+            member = gone(member, reason=misfit)
+        members[uid] = replace(member, is_examined=True)
+    state = replace(
+        state.with_members(members), beside=event.beside, allows_delete=event.allows_delete, may_have_written=False
+    )
+    if state.is_first_try and state.attainable < state.min_count:
+        return _refuse(state, reasons_of(state.members.values()))
+    return _advance(state, now=now)
+
+
+def _advance(state: TransactionState, *, now: datetime) -> Result:
+    """Do the next thing that the members' stages call for."""
+    promised = state.in_stage(Stage.PROMISED)
+    if promised and state.attainable >= state.min_count:
+        return _write(state, promised, now=now)
+    if state.counted >= state.min_count and (state.in_stage(Stage.BOUND) or state.in_stage(Stage.ACCEPTED)):
+        return _commit(state)
+    if state.counted >= state.min_count:
+        # Others fill the quorum, and nothing of this transaction could be placed.
+        return _end(state, now=now)
+    return _repair(state, now=now)
+
+
+def _write(state: TransactionState, promised: tuple[Member, ...], *, now: datetime) -> Result:
+    """Go on towards the bindings of the promised members."""
+    if state.until is None and not state.written and now >= state.proposal.deadline:
+        return _refuse(state, (_deadline_exceeded(state), *reasons_of(state.members.values())))
+    if any(not one.is_examined for one in promised):
+        return _examine(state)
+    until = max(state.until or state.proposal.deadline, now)
+    probes = _probes(state, promised)
+    if probes:
+        return replace(state, step=Step.PROBING), (Probe(targets=tuple(target_of(one) for one in probes), until=until),)
+    return replace(state, step=Step.BINDING), (Bind(targets=tuple(target_of(one) for one in promised), until=until),)
+
+
+def _probes(state: TransactionState, promised: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Return the members to try as a dry run: one of each profile, or all where something was refused before."""
+    untried = tuple(one for one in promised if not one.is_probed)
+    if state.is_cautious:
+        return untried
+    known = {one.profile for one in state.members.values() if one.is_probed}
+    first = {one.profile: one for one in reversed(untried) if one.profile not in known}
+    return tuple(first.values())
+
+
+def _commit(state: TransactionState) -> Result:
+    doubtful = state.doubtful(Stage.OPEN)
+    if doubtful:
+        return _fence(state, doubtful)
+    bound, accepted = state.in_stage(Stage.BOUND), state.in_stage(Stage.ACCEPTED)
+    event = Committed(
+        members=tuple(one.assignment for one in (*bound, *accepted)),
+        repaired=sum(one.is_repaired for one in bound),
+        accepted=len(accepted),
+        open=len(state.in_stage(Stage.OPEN)),
+    )
+    return replace(state, step=Step.PUBLISHING, ending=event), (Publish(event=event),)
+
+
+def _repair(state: TransactionState, *, now: datetime) -> Result:
+    """Ask for other nodes, or end where the window is over."""
+    until = state.until or now + state.proposal.repair_window
+    if now >= until:
+        return _end(replace(state, until=until), now=now)
+    doubtful = state.doubtful(Stage.OPEN)
+    if doubtful:
+        return _fence(replace(state, until=until), doubtful)
+    return _ask(replace(state, until=until, is_keeping=False))
+
+
+def _ask(state: TransactionState, *, because: Reason | None = None) -> Result:
+    """Publish Repairing. Its round is one that no earlier one had: a repeated id would not be stored."""
+    assert state.until is not None
+    number = max(state.round_seen, state.round_published + 1)
+    event = Repairing(
+        round=number,
+        bound=tuple(one.assignment for one in (*state.in_stage(Stage.BOUND), *state.in_stage(Stage.ACCEPTED))),
+        open=tuple(
+            OpenMember(
+                pod=one.assignment.pod,
+                uid=one.assignment.uid,
+                excluded_nodes=tuple(sorted(one.excluded_nodes)),
+                reason=because or one.reason,
+            )
+            for one in state.in_stage(Stage.OPEN)
+        ),
+        until=state.until,
+        min_count=state.min_count,
+    )
+    state = replace(state, step=Step.PUBLISHING, ending=event, round_published=number, reproposed=None)
+    return state, (Publish(event=event),)
+
+
+def _end(state: TransactionState, *, now: datetime) -> Result:
+    """Give the transaction up: take back what it bound, or refuse where that is nothing."""
+    state = replace(state, end_reasons=state.end_reasons or _ending_reasons(state, now=now))
+    doubtful = state.doubtful(Stage.OPEN, Stage.PROMISED)
+    if doubtful:
+        return _fence(replace(state, is_ending=True), doubtful)
+    ours = tuple(one for one in state.in_stage(Stage.BOUND) if not one.is_finished)
+    if not ours:
+        event = Refused(reasons=state.end_reasons)
+        return replace(state, step=Step.PUBLISHING, ending=event), (Publish(event=event),)
+    orphans = tuple(one for one in ours if not one.has_controller)
+    if orphans and not state.allows_delete:
+        until = now + max(state.proposal.repair_window, KEPT_PATIENCE)
+        kept = replace(state, until=until, is_keeping=True, is_ending=False, end_reasons=())
+        return _ask(kept, because=_kept(orphans, of=len(ours)))
+    return replace(state, step=Step.UNDOING), (Undo(targets=tuple(target_of(one) for one in ours)),)
+
+
+def _refuse(state: TransactionState, reasons: tuple[Reason, ...]) -> Result:
+    """End a transaction that wrote nothing, as far as is known: fences may still find something."""
+    return _end(replace(state, end_reasons=reasons), now=state.started_at)
+
+
+def _fence(state: TransactionState, members: tuple[Member, ...]) -> Result:
+    return replace(state, step=Step.FENCING), (Fence(targets=tuple(target_of(one) for one in members)),)
+
+
+def _fenced(state: TransactionState, *, now: datetime) -> Result:
+    """Go on after fences. One may have found that a write had won after all, and that enough are bound."""
+    if state.is_ending and state.counted < state.min_count:
+        return _end(state, now=now)
+    return _advance(replace(state, is_ending=False, end_reasons=()), now=now)
+
+
+def _rolled_back(state: TransactionState) -> Result:
+    undone = tuple(one.assignment for one in state.in_stage(Stage.UNDONE))
+    event = RolledBack(reasons=state.end_reasons, undone=undone)
+    return replace(state, step=Step.PUBLISHING, ending=event), (Publish(event=event),)
+
+
+def _probed(state: TransactionState, answers: Mapping[Uid, Answer], *, now: datetime) -> Result:
+    """Go on after dry runs. Where one was refused, admission is fussy about this gang, and every member is tried."""
+    verdicts = {one.verdict for one in answers.values()}
+    state = _with_answers(replace(state, is_cautious=state.is_cautious or Verdict.REFUSED in verdicts), answers)
+    if Verdict.FORBIDDEN in verdicts and state.is_first_try:
+        return _refuse(state, reasons_of(state.members.values()))
+    return _advance(state, now=now)
+
+
+def _published(state: TransactionState, *, now: datetime) -> Result:
+    if not isinstance(state.ending, Repairing):
+        return replace(state, step=Step.OVER), ()
+    state = replace(state, step=Step.WAITING, ending=None)
+    if state.reproposed is not None:
+        return _take_round(replace(state, reproposed=None), state.reproposed, now=now)
+    return _waited(state, now=now)
+
+
+def _reproposed(state: TransactionState, proposal: Proposed, *, now: datetime) -> Result:
+    """Note a later round; it is taken where it answers the last Repairing, else the next Repairing supersedes it."""
+    if proposal.round <= state.round_handled:
+        return state, ()
+    state = replace(state, round_seen=max(state.round_seen, proposal.round))
+    if state.step is Step.WAITING:
+        return _take_round(state, proposal, now=now)
+    if state.step is Step.PUBLISHING:
+        return replace(state, reproposed=proposal), ()
+    return state, ()
+
+
+def _take_round(state: TransactionState, proposal: Proposed, *, now: datetime) -> Result:
+    """Adopt the new nodes of members that are not bound; members of the round before that it leaves out are open."""
+    members: dict[Uid, Member] = {}
+    named = {one.uid for one in proposal.assignments}
+    for assignment in proposal.assignments:
+        known = state.members.get(assignment.uid)
+        members[assignment.uid] = newcomer(assignment) if known is None else assigned(known, assignment)
+    for member in state.in_stage(Stage.PROMISED):
+        if member.assignment.uid not in named:
+            members[member.assignment.uid] = replace(member, stage=Stage.OPEN, reason=None)
+    merged = replace(
+        # What the transaction rests on stays that of its first round; only where and on what state is new.
+        state.proposal,
+        revision=proposal.revision,
+        assignments=proposal.assignments,
+        round=proposal.round,
+    )
+    state = replace(state.with_members(members), proposal=merged, round_handled=proposal.round, is_keeping=False)
+    return _advance(state, now=now)
+
+
+def _followed(state: TransactionState, event: Followed, *, now: datetime) -> Result:
+    if state.step is Step.UNDOING:
+        # What is seen to go now goes because of us; the answer to Undo tells.
+        return state, ()
+    lost = {
+        uid: gone(state.members[uid], reason=_member_gone(state.members[uid].assignment))
+        for uid in event.lost
+        if uid in state.members and state.members[uid].stage not in {Stage.GONE, Stage.UNDONE}
+    }
+    state = replace(state.with_members(lost), beside=event.beside, allows_delete=event.allows_delete)
+    return _waited(state, now=now) if state.step is Step.WAITING else (state, ())
+
+
+def _waited(state: TransactionState, *, now: datetime) -> Result:
+    """Go on from waiting where what the cluster shows makes a difference."""
+    if state.attainable >= state.min_count and (state.in_stage(Stage.PROMISED) or state.written):
+        return _advance(state, now=now)
+    if state.is_keeping:
+        ours = tuple(one for one in state.in_stage(Stage.BOUND) if not one.is_finished)
+        if state.allows_delete or all(one.has_controller for one in ours):
+            return _end(state, now=now)
+    return _ticked(state, now=now)
+
+
+def _ticked(state: TransactionState, *, now: datetime, problems: tuple[Reason, ...] = ()) -> Result:
+    moment = due(state)
+    if moment is None or now < moment:
+        return state, ()
+    if state.until is not None:
+        reasons = (*_ending_reasons(state, now=now), *problems)
+        return _end(replace(state, end_reasons=reasons), now=now)
+    found = reasons_of(state.members.values())
+    return _refuse(state, (_deadline_exceeded(state), *problems, *found))
+
+
+def _with_answers(state: TransactionState, answers: Mapping[Uid, Answer]) -> TransactionState:
+    members = {uid: after_answer(state.members[uid], answer) for uid, answer in answers.items()}
+    return state.with_members(members)
+
+
+def _ending_reasons(state: TransactionState, *, now: datetime) -> tuple[Reason, ...]:
+    found = reasons_of(state.members.values())
+    if state.until is None or now < state.until:
+        return found
+    text = f"{state.counted} of the {state.min_count} needed pods could be had within the repair window"
+    return (Reason(code=ReasonCode.REPAIR_WINDOW_EXPIRED, message=text, count=state.counted), *found)
+
+
+def _deadline_exceeded(state: TransactionState) -> Reason:
+    text = f"nothing was bound by the deadline {state.proposal.deadline.isoformat(timespec='seconds')}"
+    return Reason(code=ReasonCode.DEADLINE_EXCEEDED, message=text)
+
+
+def _member_gone(assignment: Assignment) -> Reason:
+    return Reason(code=ReasonCode.MEMBER_GONE, message=f"pod {assignment.pod} is gone", count=1)
+
+
+def _kept(orphans: Iterable[Member], *, of: int) -> Reason:
+    names = [one.assignment.pod for one in orphans]
+    shown = ", ".join(names[:3]) + ("" if len(names) <= 3 else ", ...")  # noqa: PLR2004 - enough to find them
+    text = (
+        f"{len(names)} of the {of} bound pods have no controller that would recreate them ({shown}), so they stay; "
+        'delete them, make room, or set the annotation phalanx.dev/allow-delete: "true" on the PodGroup'
+    )
+    return Reason(code=ReasonCode.KEPT_WITHOUT_CONTROLLER, message=text, count=len(names))

@@ -1,0 +1,123 @@
+"""What is known of one transaction at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from services.core.decisions import DecisionEvent, Proposed, Repairing, RolledBack
+from services.core.objects import GangId, TransactionId, Uid
+from services.core.reasons import Reason
+from services.core.transaction_members import Member
+from services.core.transaction_values import Stage
+
+
+class Step(StrEnum):
+    """Which answer the transaction waits for."""
+
+    EXAMINING = "examining"
+    PROBING = "probing"
+    BINDING = "binding"
+    FENCING = "fencing"
+    WAITING = "waiting"
+    """For the next round, or for the end of the repair window."""
+    UNDOING = "undoing"
+    PUBLISHING = "publishing"
+    OVER = "over"
+
+
+class Phase(StrEnum):
+    """How far a transaction is, for people; spelled as in phalanx.binding.v1."""
+
+    RECEIVED = "received"
+    CHECKED = "checked"
+    BINDING = "binding"
+    REPAIRING = "repairing"
+    UNDOING = "undoing"
+    COMMITTED = "committed"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """One transaction. `proposal` is the round in hand, with minCount, window and deadline of the first."""
+
+    id: TransactionId
+    gang: GangId
+    proposal: Proposed
+    started_at: datetime
+    members: Mapping[Uid, Member]
+    step: Step = Step.EXAMINING
+    #: Placed members of the gang that are not in this transaction.
+    beside: int = 0
+    allows_delete: bool = False
+    #: End of the repair window; set once, at the first repair, and moved only for pods that must not be deleted.
+    until: datetime | None = None
+    #: Highest round that the placer published, that was taken, and that a Repairing named.
+    round_seen: int = 0
+    round_handled: int = 0
+    round_published: int = -1
+    #: Every binding is tried as a dry run first.
+    is_cautious: bool = False
+    #: An earlier process may have written, and the members have not been read since.
+    may_have_written: bool = False
+    #: The transaction is being ended and waits for fences only.
+    is_ending: bool = False
+    #: In repair only because nobody would recreate its pods.
+    is_keeping: bool = False
+    #: What is being published, or was published last.
+    ending: DecisionEvent | None = None
+    #: A round that arrived while Repairing was being published.
+    reproposed: Proposed | None = None
+    #: Why it is being ended.
+    end_reasons: tuple[Reason, ...] = ()
+
+    @property
+    def min_count(self) -> int:
+        """Members that must run, frozen at the first round."""
+        return self.proposal.min_count
+
+    @property
+    def counted(self) -> int:
+        """Members of the gang that are on nodes."""
+        return self.beside + sum(one.counts for one in self.members.values())
+
+    @property
+    def attainable(self) -> int:
+        """Members that are on nodes or have one promised."""
+        return self.counted + len(self.in_stage(Stage.PROMISED))
+
+    @property
+    def written(self) -> bool:
+        """True where a member of the transaction is bound."""
+        return any(one.counts for one in self.members.values())
+
+    @property
+    def is_first_try(self) -> bool:
+        """True where nothing is bound and nothing was asked of the placer yet."""
+        return not self.written and self.until is None and self.round_published < 0
+
+    @property
+    def phase(self) -> Phase:
+        """How far the transaction is, for people."""
+        if self.step in {Step.PUBLISHING, Step.OVER} and not isinstance(self.ending, Repairing):
+            name = type(self.ending).__name__
+            return {"Committed": Phase.COMMITTED, "RolledBack": Phase.ROLLED_BACK}.get(name, Phase.REFUSED)
+        if self.step is Step.UNDOING or isinstance(self.ending, RolledBack):
+            return Phase.UNDOING
+        if self.until is not None and self.step is not Step.BINDING:
+            return Phase.REPAIRING
+        return {Step.EXAMINING: Phase.RECEIVED, Step.PROBING: Phase.CHECKED}.get(self.step, Phase.BINDING)
+
+    def in_stage(self, stage: Stage) -> tuple[Member, ...]:
+        """Return the members in a stage."""
+        return tuple(one for one in self.members.values() if one.stage is stage)
+
+    def doubtful(self, *stages: Stage) -> tuple[Member, ...]:
+        """Return the members in these stages for which a late write may still arrive."""
+        return tuple(one for one in self.members.values() if one.is_in_doubt and one.stage in stages)
+
+    def with_members(self, changed: Mapping[Uid, Member]) -> "TransactionState":
+        """Return the state with some members changed or added."""
+        return replace(self, members={**self.members, **changed}) if changed else self

@@ -1,0 +1,220 @@
+"""What a transaction is told and what it asks for: the vocabulary of `services.core.transaction`.
+
+Events say what was found in the cluster; instructions say what the shell has to do next. At most one instruction is
+outstanding, so the order of answers inside a burst cannot matter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from services.core.decisions import Assignment, DecisionEvent, Proposed
+from services.core.objects import NodeName, Uid
+from services.core.reasons import Reason
+
+Profile = tuple[object, ...]
+"""What admission may look at, beside the node; members with equal profiles are refused alike."""
+
+
+class Stage(StrEnum):
+    """How far one member is."""
+
+    PROMISED = "promised"
+    """Has a node and is not written yet."""
+    OPEN = "open"
+    """Needs another node."""
+    BOUND = "bound"
+    """Bound by this transaction."""
+    ACCEPTED = "accepted"
+    """Bound by somebody else, and counted where it is."""
+    GONE = "gone"
+    UNDONE = "undone"
+
+
+class Found(StrEnum):
+    """What a live read says about a member."""
+
+    READY = "ready"
+    BOUND = "bound"
+    """On a node, by this transaction's annotation."""
+    ELSEWHERE = "elsewhere"
+    """On a node, and not by us."""
+    UNBINDABLE = "unbindable"
+    """Exists and cannot be bound: gated, or another scheduler's."""
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A member as it was read. `has_controller` tells whether anybody would recreate it."""
+
+    found: Found
+    node: NodeName = NodeName("")
+    version: str = ""
+    profile: Profile = ()
+    has_controller: bool = True
+    is_finished: bool = False
+
+
+class Verdict(StrEnum):
+    """The definite answer to one write or dry run."""
+
+    PASSED = "passed"
+    """The dry run was accepted."""
+    BOUND = "bound"
+    ELSEWHERE = "elsewhere"
+    GONE = "gone"
+    REFUSED = "refused"
+    """This member cannot be bound there."""
+    FORBIDDEN = "forbidden"
+    """We may not bind at all: says nothing about the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A verdict about one member. `is_in_doubt` means that a copy of the write may still arrive late."""
+
+    verdict: Verdict
+    node: NodeName = NodeName("")
+    version: str = ""
+    reason: Reason | None = None
+    is_in_doubt: bool = False
+    is_finished: bool = False
+
+
+class Removal(StrEnum):
+    """What became of a member that was to be undone."""
+
+    DELETED = "deleted"
+    GONE = "gone"
+    """Somebody else had removed it."""
+    FINISHED = "finished"
+    """It ended by itself and holds nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A member as a write addresses it. `version` fences the write."""
+
+    pod: str
+    uid: Uid
+    node: NodeName
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examine:
+    """Read the members live, and check them against a state at or past `revision`."""
+
+    members: tuple[Assignment, ...]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Try the bindings as a dry run, repeating what has no definite answer; as Bind, it waits for permission."""
+
+    targets: tuple[Target, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """Write the bindings and repeat each until its answer is definite; a missing permission is waited for `until`."""
+
+    targets: tuple[Target, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Change the members, so that a late copy of an earlier write meets a conflict, and read them."""
+
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undo:
+    """Take the bound members back."""
+
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Publish what was decided."""
+
+    event: DecisionEvent
+
+
+Instruction = Examine | Probe | Bind | Fence | Undo | Publish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """Answer to Examine. `beside` counts placed members of the gang that are not in this transaction."""
+
+    readings: Mapping[Uid, Reading]
+    misfits: Mapping[Uid, Reason] = field(default_factory=dict)
+    beside: int = 0
+    allows_delete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Answer to Probe."""
+
+    answers: Mapping[Uid, Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Answer to Bind."""
+
+    answers: Mapping[Uid, Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fenced:
+    """Answer to Fence."""
+
+    readings: Mapping[Uid, Reading]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Answer to Undo."""
+
+    removals: Mapping[Uid, Removal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Answer to Publish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproposed:
+    """The placer proposed a later round."""
+
+    proposal: Proposed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """The followed cluster shows these members gone, and so many placed members beside the transaction's."""
+
+    lost: frozenset[Uid]
+    beside: int
+    allows_delete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed. `problems` is what the outstanding instruction has been waiting for."""
+
+    problems: tuple[Reason, ...] = ()
+
+
+Event = Examined | Probed | Written | Fenced | Removed | Published | Reproposed | Followed | Ticked
