@@ -3,9 +3,11 @@
 import re
 from datetime import timedelta
 
-_PART = re.compile(r"(\d+)(ms|s|m|h)")
-_WHOLE = re.compile(r"(?:\d+(?:ms|s|m|h))+")
+_PART = re.compile(r"([0-9]+)(ms|s|m|h)")
+_WHOLE = re.compile(r"(?:[0-9]+(?:ms|s|m|h))+")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_MOST_CHARACTERS = 64
+"""Longer text is refused unread: annotations come from anybody."""
 
 MAX_DURATION = timedelta(hours=24)
 
@@ -17,8 +19,13 @@ class DurationError(ValueError):
 def parse_duration(text: str) -> timedelta:
     """Return the duration. Raises DurationError."""
     if _WHOLE.fullmatch(text) is None:
-        raise DurationError(f"expected a duration such as 30s, 2m or 0s, got {text!r}")
-    total = timedelta(milliseconds=sum(int(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text[:64])))
-    if total > MAX_DURATION:
-        raise DurationError(f"expected a duration of at most 24h, got {text!r}")
-    return total
+        raise DurationError(f"expected a duration such as 30s, 2m or 0s, got {text[:_MOST_CHARACTERS]!r}")
+    # Compared as integers: a timedelta would overflow on what must only be refused.
+    total_ms = (
+        sum(int(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
+        if len(text) <= _MOST_CHARACTERS
+        else None
+    )
+    if total_ms is None or total_ms > MAX_DURATION // timedelta(milliseconds=1):
+        raise DurationError(f"expected a duration of at most 24h, got {text[:_MOST_CHARACTERS]!r}")
+    return timedelta(milliseconds=total_ms)
