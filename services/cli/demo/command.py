@@ -15,6 +15,7 @@ from services.cli.demo.system import CLUSTERS, running
 from services.cli.demo.traces import trace_of_transaction
 from services.cli.processes import SERVICES, ServiceFailed
 from services.core.decisions import Committed
+from services.runtime.kube import KubeFault
 
 FOLDER = Path("build/demo")
 
@@ -61,6 +62,9 @@ async def _demo(console: Console, *, cluster_name: str, kill: str | None, starte
         showing = asyncio.create_task(screen.show())
         try:
             await story.play()
+        except (TimeoutError, KubeFault, ServiceFailed) as error:
+            # What was seen so far is still shown and judged; the demo as a whole has failed.
+            story.kept.append(Promise(text="the story reaches its end", happened=str(error), is_held=False))
         finally:
             showing.cancel()
         commits = system.witness.decisions(FIRST.name, Committed)
