@@ -79,6 +79,16 @@ class Api:
         if reply.status not in {200, 202, _NOT_FOUND}:
             raise AssertionError(f"DELETE {kind_name} {name}: {reply.status} {reply.body!r}")
 
+    async def evict(self, pod: str, *, uid: str) -> None:
+        """Evict a pod, if it still is the one with this uid."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._asked("POST", self._path("Pod", pod) + "/eviction", body=body)
+
     async def _asked(self, method: str, path: str, **arguments: Any) -> Manifest:
         found: Manifest = (await self.client.request_ok(method, path, **arguments)).json()
         return found

@@ -44,8 +44,8 @@ class Recorder:
     cluster: Cluster = field(default_factory=Cluster)
     #: The last message of each subject of the cluster stream.
     objects: dict[str, ClusterChange] = field(default_factory=dict)
-    #: Every phase that a kind's watch was in.
-    phases: list[tuple[Kind, WatchPhase]] = field(default_factory=list)
+    #: Every phase that a kind's watch was in, with its sequence in the cluster stream.
+    phases: list[tuple[int, Kind, WatchPhase]] = field(default_factory=list)
     cluster_sequence: int = 0
     placement_sequence: int = 0
 
@@ -103,7 +103,7 @@ class Recorder:
             self.cluster.apply(change, revision=message.sequence)
             self.cluster_sequence = max(self.cluster_sequence, message.sequence)
             if isinstance(change, Applied) and isinstance(change.object, WatchState):
-                self.phases.append((Kind(change.object.metadata.name), change.object.phase))
+                self.phases.append((message.sequence, Kind(change.object.metadata.name), change.object.phase))
 
     async def _follow_placement(self) -> None:
         stream = PLACEMENT_STREAM
