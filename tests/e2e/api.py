@@ -44,8 +44,9 @@ class Api:
         path = path_of(kind, version=version, namespace=namespace)
         created = await self._asked("POST", path, body=manifest)
         if kind.has_status and manifest.get("status"):
-            changed = {**created, "status": manifest["status"]}
-            created = await self._asked("PUT", f"{path}/{created['metadata']['name']}/status", body=changed)
+            # Merged, because kubelets write status too.
+            name, change = created["metadata"]["name"], {"status": manifest["status"]}
+            created = await self.patch(manifest["kind"], name, change, subresource="status")
         return created
 
     async def find(self, kind_name: str, name: str) -> Manifest | None:
