@@ -55,6 +55,8 @@ def job_manifest(gang: DemoGang, *, parallelism: int) -> dict[str, Any]:
         "metadata": {"name": gang.name, "namespace": NAMESPACE},
         "spec": {
             "completionMode": "Indexed",
+            # Without it, the Job's wait after an undo doubles with every pod of the gang, up to 10 minutes.
+            "backoffLimitPerIndex": 6,
             "completions": gang.members,
             "parallelism": parallelism,
             "podFailurePolicy": {"rules": [ignored]},
