@@ -6,9 +6,11 @@ file; `tests/cases/README.md` defines the words. Every word is judged: one that 
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -16,8 +18,9 @@ import yaml
 from services.contracts.manifest_files import read_manifests
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, GangId, Pod
+from services.core.objects import Applied, GangId, NodeName, Pod
 from services.core.plan import GangPlan, PlanOutcome, plan
+from services.core.quantities import parse_quantity
 from services.placer.questions import gangs_of
 
 FOLDER = Path(__file__).parent
@@ -40,10 +43,19 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What the solver answered: node by pod name, and the plan of each group by its name."""
+    """What the solver answered: node by pod name, and the plan of each group by its name.
 
+    `pods` are the pods that were to be placed, by name.
+    """
+
+    case: Case
     bound: Mapping[str, str]
     groups: Mapping[str, GangPlan]
+    pods: Mapping[str, Pod]
+
+    def of_group(self, group: str) -> list[str]:
+        """Return the names of a group's pods."""
+        return [name for name, pod in self.pods.items() if pod.group == group]
 
 
 def load_case(path: Path) -> Case:
@@ -81,16 +93,28 @@ def find_case(case_id: str) -> Case:
     return load_case(found[0])
 
 
-def solve_case(case: Case) -> Result:
-    """Place every gang of the case's objects, as if their pods named our scheduler."""
+def solve_case(
+    case: Case, *, removed: frozenset[str] = frozenset(), placed: Mapping[str, str] = MappingProxyType({})
+) -> Result:
+    """Place every gang of the case's objects, as if their pods named our scheduler.
+
+    For a later moment of the case: without the `removed` pods, and with others `placed` on nodes.
+    """
     cluster = Cluster()
+    pods: dict[str, Pod] = {}
     for item in read_manifests(case.path.read_bytes()).objects:
-        is_waiting = isinstance(item, Pod) and not item.node
-        given = replace(item, scheduler_name=SCHEDULER_NAME) if is_waiting and isinstance(item, Pod) else item
+        given = item
+        if isinstance(item, Pod):
+            name = item.metadata.name
+            if name in removed:
+                continue
+            if not item.node:
+                pods[name] = given = replace(item, scheduler_name=SCHEDULER_NAME, node=NodeName(placed.get(name, "")))
         cluster.apply(Applied(object=given), revision=0)
     plans = plan(gangs_of(cluster), inventory=cluster.inventory)
     bound = {pod: str(node) for one in plans.values() for pod, node in one.bound.items()}
-    return Result(bound=bound, groups={_group_name(gang): one for gang, one in plans.items()})
+    groups = {_group_name(gang): one for gang, one in plans.items()}
+    return Result(case=case, bound=bound, groups=groups, pods=pods)
 
 
 def _group_name(gang: GangId) -> str:
@@ -134,6 +158,44 @@ def _distinct_nodes(wanted: list[str], result: Result) -> Iterable[str]:
     return [] if len(set(nodes)) == len(nodes) else [f"expected distinct nodes for {wanted}, got {nodes}"]
 
 
+def _per_node(wanted: Mapping[str, Mapping[str, int]], result: Result) -> Iterable[str]:
+    for group, counts in wanted.items():
+        found = Counter(result.bound[pod] for pod in result.of_group(group) if pod in result.bound)
+        if found != counts:
+            yield f"group {group}: expected {dict(counts)} members on nodes, got {dict(found)}"
+
+
+def _same_node(wanted: list[list[str]], result: Result) -> Iterable[str]:
+    for pods in wanted:
+        nodes = {result.bound.get(pod) for pod in pods}
+        if len(nodes) > 1 or None in nodes:
+            yield f"expected one node for {pods}, got {nodes}"
+
+
+def _effective_cpu(wanted: str, result: Result) -> Iterable[str]:
+    amount = parse_quantity(wanted, resource="cpu")
+    found = {name: pod.requests.get("cpu") for name, pod in result.pods.items()}
+    return [
+        f"pod {name}: expected to need {amount} m of CPU, got {cpu}" for name, cpu in found.items() if cpu != amount
+    ]
+
+
+def _then(_wanted: str, result: Result) -> Iterable[str]:
+    """A later moment of the case: what it is stands in a sentence, and so in a function per case."""
+    if result.case.id not in LATER:
+        raise UnknownWord(f"{result.case.id}: tests/cases/check.py does not say what its `then` means")
+    return LATER[result.case.id](result)
+
+
+def _after_the_end_of_old(result: Result) -> Iterable[str]:
+    """C10: the terminating pod is gone, the single one runs, and only one node is free for the pair."""
+    later = solve_case(result.case, removed=frozenset({"old"}), placed=result.bound)
+    return [f"later: {problem}" for problem in _groups({"duo": "none"}, later)]
+
+
+LATER: Mapping[str, Callable[[Result], Iterable[str]]] = {"C10": _after_the_end_of_old}
+
+
 def _report(wanted: Mapping[str, str], result: Result) -> Iterable[str]:
     """The numbers and resource names of a report have to stand in the group's reasons: meaning, not wording."""
     for name, text in wanted.items():
@@ -153,6 +215,10 @@ def _never(_wanted: str, _result: Result) -> Iterable[str]:
 JUDGEMENTS: Mapping[str, Callable[[Any, Result], Iterable[str]]] = {
     "groups": _groups,
     "bound": _bound,
+    "effectiveCPU": _effective_cpu,
+    "perNode": _per_node,
+    "sameNode": _same_node,
+    "then": _then,
     "unbound": _unbound,
     "distinctNodes": _distinct_nodes,
     "report": _report,

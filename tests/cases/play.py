@@ -39,12 +39,13 @@ async def play(case: Case, *, folder: Path) -> list[str]:
         _stage(script, system=system) as stage,
         command_queue(system.nats.url, kubernetes=stage.api) as queue,
     ):
-        actor = Actor(stage=stage, queue=queue)
+        problems: list[str] = []
         try:
-            return await _play_all(stage, actor)
+            await _play_all(stage, Actor(stage=stage, queue=queue), problems=problems)
         except AssertionError as error:
             # What was waited for did not come: the rest of the case says nothing any more.
-            return [str(error)]
+            problems.append(str(error))
+        return problems
 
 
 @asynccontextmanager
@@ -54,10 +55,9 @@ async def _stage(script: Script, *, system: System) -> AsyncIterator[Stage]:
     yield Stage(script=script, system=system, api=system.api(script.namespace), witness=witness, manifests=refs(script))
 
 
-async def _play_all(stage: Stage, actor: Actor) -> list[str]:
+async def _play_all(stage: Stage, actor: Actor, *, problems: list[str]) -> None:
     binder = stage.system.services.processes["binder"]
     held = _held_before(stage.script)
-    problems: list[str] = []
     changes = 0
     with contextlib.ExitStack() as resumed:
         resumed.callback(binder.pause, is_paused=False)
@@ -77,7 +77,7 @@ async def _play_all(stage: Stage, actor: Actor) -> list[str]:
                 wanted |= _due(stage.script, changes=changes, step=step)
             problems += await _expect(stage, wanted, place=f"step {step.number}", is_held=_is_held(step, held=held))
     problems += await _expect(stage, stage.script.final, place="final", is_held=False)
-    return problems + judge_never(stage, handled=actor.queue.log)
+    problems += judge_never(stage, handled=actor.queue.log)
 
 
 async def _expect(stage: Stage, wanted: Mapping[str, Any], *, place: str, is_held: bool) -> list[str]:
