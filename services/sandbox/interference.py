@@ -36,7 +36,8 @@ class WatchInterference:
 
     def open(self, plurals: Names[str] = ()) -> list[Watch]:
         """The open watches."""
-        return [watch for kind in self._kinds(plurals) for watch in self._store.collection(kind).watches]
+        watches = (watch for kind in self._kinds(plurals) for watch in self._store.collection(kind).watches)
+        return [watch for watch in watches if watch.is_open]
 
     def break_open(self, plurals: Names[str] = ()) -> int:
         """End the open watches abruptly; returns how many."""

@@ -101,6 +101,8 @@ def strategic(target: Obj, patch: Obj) -> Obj:
 
 
 def _json_patch(target: Obj, operations: Any) -> Obj:
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        raise bad_request("error decoding patch: expected a list of operations")
     try:
         patched: Obj = jsonpatch.apply_patch(target, operations)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:

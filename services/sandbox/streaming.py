@@ -46,18 +46,44 @@ async def stream(cluster: Cluster, request: web.Request, target: Target) -> web.
         bookmark_interval_s=cluster.settings.bookmark_interval_s,
     )
     response = _response()
+    outlet = _Outlet(request, response, watch)
     try:
         await response.prepare(request)
-        wants_bookmarks = flag(request.query, "allowWatchBookmarks")
-        await _pump(cluster, response, watch, pace, wants_bookmarks=wants_bookmarks)
-        if watch.is_broken and request.transport is not None:
-            request.transport.abort()
+        await _pump(cluster, outlet, pace, wants_bookmarks=flag(request.query, "allowWatchBookmarks"))
     except ConnectionError:
-        # The client has gone; there is nobody left to tell.
+        # The client has gone, or was cut off; there is nobody left to tell.
         pass
     finally:
         cluster.store.unwatch(watch)
     return response
+
+
+class _Outlet:
+    """The way to one client; a client that is cut off while a write waits for it is cut off at once."""
+
+    def __init__(self, request: web.Request, response: web.StreamResponse, watch: Watch) -> None:
+        self.watch = watch
+        self._response = response
+        self._transport = request.transport
+        self._is_writing = False
+        watch.on_close = self._closed
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece, waiting for a client that reads slowly."""
+        self._is_writing = True
+        try:
+            await self._response.write(piece)
+        finally:
+            self._is_writing = False
+
+    async def end(self) -> None:
+        """End the stream in order, unless the watch was broken."""
+        if not self.watch.is_broken:
+            await self._response.write_eof()
+
+    def _closed(self) -> None:
+        if self._transport is not None and (self.watch.is_broken or self._is_writing):
+            self._transport.abort()
 
 
 def _dumps(obj: object) -> str:
@@ -88,18 +114,16 @@ def _bookmark(scope: Scope, revision: int) -> bytes:
     return event_line("BOOKMARK", scope.kind.heads[scope.version] + orjson.dumps(meta)[1:])
 
 
-async def _pump(
-    cluster: Cluster, response: web.StreamResponse, watch: Watch, pace: _Pace, *, wants_bookmarks: bool
-) -> None:
+async def _pump(cluster: Cluster, outlet: _Outlet, pace: _Pace, *, wants_bookmarks: bool) -> None:
+    watch = outlet.watch
     while watch.is_open:
         left_s = pace.left_s()
         woken = left_s > 0 and await watch.wait(min(left_s, pace.bookmark_interval_s))
         if lines := watch.take():
-            await response.write(lines)
+            await outlet.write(lines)
         elif not woken and wants_bookmarks and watch.is_open:
             # Nothing is queued, so everything up to the current revision has been sent.
-            await response.write(_bookmark(watch.scope, cluster.store.revision))
+            await outlet.write(_bookmark(watch.scope, cluster.store.revision))
         if left_s <= 0:
             break
-    if not watch.is_broken:
-        await response.write_eof()
+    await outlet.end()

@@ -6,13 +6,17 @@ watches again from the last resourceVersion that it has seen.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import orjson
 
 from services.sandbox.kinds import Kind
 from services.sandbox.objects import Obj
 from services.sandbox.selectors import Predicate
+
+OnClose: TypeAlias = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +110,8 @@ class Watch:
         self.is_overflowed = False
         self.is_broken = False
         self.sent_count = 0
+        #: Called once when the watch is closed; the reader may be stuck in a write then.
+        self.on_close: OnClose | None = None
         self._limit = limit
         self._lines: deque[bytes] = deque()
         self._wake = asyncio.Event()
@@ -132,16 +138,22 @@ class Watch:
             return
         if len(self._lines) >= self._limit:
             self.is_overflowed = True
-            self._lines.clear()
+            self._close()
         else:
             self._lines.append(line)
-        self._wake.set()
+            self._wake.set()
 
     def break_off(self) -> None:
         """End the response without a last word, as a lost connection does."""
-        self.is_broken = True
+        if self.is_open:
+            self.is_broken = True
+            self._close()
+
+    def _close(self) -> None:
         self._lines.clear()
         self._wake.set()
+        if self.on_close is not None:
+            self.on_close()
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for lines or the end of the watch; False when the time ran out first."""

@@ -1,0 +1,1 @@
+"""The sandbox over HTTP: faults, watches, control paths, and as a process."""
