@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # Which cluster the demo uses: sandbox (in one process) or kubernetes (the real control plane, see `make kubernetes`).
 CLUSTER ?= sandbox
-# A service that the demo kills in the middle: placer, binder or watcher.
+# A service that the demo kills in the middle: placer, binder, watcher or autoscaler.
 KILL ?=
 # REQUIRE=all: a skipped suite is a failure.
 REQUIRE ?=
@@ -25,18 +25,19 @@ STAMP := $(VENV)/.installed-$(shell { cat requirements.lock pyproject.toml .ci/u
 COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
-.PHONY: help venv demo test check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock clean
+.PHONY: help venv demo test check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock \
+	suites-table clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "  variables: CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher, REQUIRE=all, SUITES='unit …', SEED=n, KUBECONFIG"
+	@echo "  variables: CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher|autoscaler, REQUIRE=all, SUITES='unit …', SEED=n, KUBECONFIG"
 
 $(STAMP):
 	@.ci/venv "$(VENV)" "$@"
 
 venv: $(STAMP) ## only the environment; every other target makes it too
 
-demo: $(STAMP) ## gangs placed before your eyes: CLUSTER=sandbox|kubernetes, KILL=placer|binder|watcher
+demo: $(STAMP) ## gangs placed before your eyes: CLUSTER=sandbox|kubernetes, KILL=placer|binder|watcher|autoscaler
 	@$(BIN)/phalanx demo --cluster $(CLUSTER) $(if $(KILL),--kill $(KILL))
 
 test: $(STAMP) ## every suite, with a table at the end; REQUIRE=all fails on skips, SUITES='…' selects
@@ -75,6 +76,9 @@ long: $(STAMP) ## the property tests with many more examples; SEED=n repeats a r
 
 lock: $(STAMP) ## write requirements.lock anew from pyproject.toml, with releases older than COOLDOWN_DAYS; UPGRADE=1 renews versions
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
+
+suites-table: $(STAMP) ## write the table of the suites, with the last times, into ARCHITECTURE.md
+	@$(PYTHON) -m tests.suites.document
 
 clean: ## remove what was built and cached, but not the environment
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.suites import report
+from tests.suites import document, report
 from tests.suites.results import Counts, Outcome, SuiteResult, counted
 from tests.suites.running import Runner
 from tests.suites.table import ROOT, Step, Suite
@@ -141,3 +141,21 @@ def _is_running(pid: int) -> bool:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
+
+
+def test_the_documented_table_is_the_one_in_code() -> None:
+    """ARCHITECTURE.md names every suite with its minutes; only the times of the last run may differ."""
+    page = document.PAGE.read_text()
+    told = page.partition("<!-- suites:begin -->\n")[2].partition("<!-- suites:end -->")[0]
+    expected = document.rows({})
+    assert [line.rpartition(" |")[0].rpartition("|")[0] for line in told.splitlines()[2:]] == [
+        line.rpartition(" |")[0].rpartition("|")[0] for line in expected.splitlines()[2:]
+    ], "run `make suites-table`"
+
+
+def test_times_come_from_whole_runs_only(tmp_path: Path) -> None:
+    """A run of two suites says nothing about the others."""
+    results = [SuiteResult(name="unit", counts=Counts(passed=1), duration_s=1, allowed_s=60)]
+    report.write(results, folder=tmp_path, duration_s=1)
+    assert document.last_durations_s(tmp_path / "test-report.json") == {}
+    assert document.last_durations_s(tmp_path / "none.json") == {}

@@ -134,7 +134,7 @@ SUITES: tuple[Suite, ...] = (
         name="cases",
         about="the faults from the field, replayed",
         minutes=5,
-        steps=(_python("cases", "-m", "tests.cases.run"),),
+        steps=(_pytest("tests/cases"),),
     ),
 )
 
