@@ -17,6 +17,8 @@ from tests.suites.table import ROOT, Step, Suite
 _SIGN_OF_LIFE_S = 30.0
 _GRACE_S = 10.0
 _TAIL_LINES = 120
+_NOTHING_COLLECTED = 5
+"""Pytest's exit code where it found no test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ def _verdict(step: Step, *, code: int | None, junit: Path, allowed_minutes: floa
     if not step.counts_itself:
         return Counts(passed=1) if code == 0 else Counts(failures=(f"{step.name} ended with {code}",))
     counts = counted(junit)
+    if step.is_pytest and code == _NOTHING_COLLECTED:
+        return Counts(failures=(f"no test was found in {', '.join(step.paths)}: {' '.join(step.command[1:])}",))
     if code != 0 and not counts.failures:
         return counts + Counts(failures=(f"{step.name} ended with {code} though no test failed",))
     return counts
