@@ -301,6 +301,9 @@ class Bus:
                     if held.delivered is not None and held.delivered.consumer_seq != delivered:
                         return
                     continue
+                if not raw:
+                    # The server ended the request: the consumer, or its stream, was deleted.
+                    return
                 counters = [message.metadata.sequence.consumer for message in raw]
                 if counters != list(range(delivered + 1, delivered + 1 + len(raw))):
                     return
