@@ -178,9 +178,10 @@ class Cluster:
             self.inventory.charge(pod.node, requests=pod.requests)
         gang = gang_id_of(pod)
         self._gang_pods.setdefault(gang, set()).add(key)
-        if pod.node and not pod.is_finished:
+        gangs = {gang} if known is None else {gang, gang_id_of(known)}
+        if pod.node and not pod.is_finished and (known is None or not _asks_less(pod, than=known)):
             freed.discard(pod.node)
-        return Effects(gangs=frozenset({gang}), roomier_nodes=frozenset(freed))
+        return Effects(gangs=frozenset(gangs), roomier_nodes=frozenset(freed))
 
     def _delete_pod(self, metadata: Metadata) -> Effects:
         key = (metadata.namespace, metadata.name)
@@ -228,6 +229,11 @@ class Cluster:
     def _apply_watch(self, state: WatchState) -> Effects:
         self._watches[Kind(state.metadata.name)] = state
         return NOTHING
+
+
+def _asks_less(pod: Pod, *, than: Pod) -> bool:
+    """Tell whether a pod asks for less of anything than it did, as after a resize in place."""
+    return any(pod.requests.get(resource, 0) < amount for resource, amount in than.requests.items())
 
 
 def is_older(metadata: Metadata, *, than: Metadata) -> bool:

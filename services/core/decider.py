@@ -6,10 +6,10 @@ Decisions take effect here when they are made; `reject` takes one back that coul
 """
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from services.core.attention import DecisionPolicy, GangRecord, could_help, least_of, retry_at
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -25,34 +25,9 @@ from services.core.decisions import (
 from services.core.gangs import Gang, MemberState, state_of
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
-from services.core.quantities import Resources
-from services.core.reasons import Reason, ReasonCode, codes
+from services.core.reasons import Reason, codes
 from services.core.solver import Placement, Refusal, classes_of, solve
 from services.core.trying import Hopeless, constraints_of_all, repair_window, try_gang
-
-MAX_LINKS = 127
-"""Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
-
-HELPED_BY_ROOM = frozenset({ReasonCode.INSUFFICIENT_CAPACITY})
-"""Reasons that more room on nodes can change; the others change with the gang's own objects."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionPolicy:
-    """How gangs are decided.
-
-    `settle` is how long a group must have stopped arriving before it is placed with fewer members than may come, but
-    at most `patience` is spent on that. `deadline` is when a proposal must have ended. A gang whose transactions fail
-    waits `backoff`, doubled each time up to `max_backoff`; the first refusal before anything was written costs no wait.
-    """
-
-    settle: timedelta = timedelta(milliseconds=50)
-    patience: timedelta = timedelta(seconds=10)
-    deadline: timedelta = timedelta(seconds=60)
-    repair_window: timedelta = timedelta(seconds=30)
-    backoff: timedelta = timedelta(seconds=1)
-    max_backoff: timedelta = timedelta(minutes=5)
-    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,36 +40,13 @@ class Outcome:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Record:
-    """What the decider remembers of one gang."""
-
-    #: When the first open member since the last attempt appeared, and the last one.
-    first_at: datetime | None = None
-    arrived_at: datetime | None = None
-    #: Trace context of the event that woke the gang last.
-    cause: str = ""
-    #: Trace contexts of its members' events, newest last.
-    links: dict[Uid, str] = field(default_factory=dict)
-    #: Transactions that failed in a row.
-    failures: int = 0
-    #: Not tried again before.
-    retry_at: datetime | None = None
-    #: The smallest amounts that one open member asks for, and how many members are needed: the least that could help.
-    least: Resources | None = None
-    needed: int = 0
-    #: The last answer, with present numbers.
-    answer: Waiting | None = None
-    since: datetime | None = None
-
-
-@dataclass(slots=True, kw_only=True)
 class Decider:
     """The placer's mind."""
 
     policy: DecisionPolicy = field(default_factory=DecisionPolicy)
     cluster: Cluster = field(default_factory=Cluster)
     ledger: Ledger = field(default_factory=Ledger)
-    _records: dict[GangId, _Record] = field(default_factory=dict)
+    _records: dict[GangId, GangRecord] = field(default_factory=dict)
     _awake: set[GangId] = field(default_factory=set)
     _roomier: set[NodeName] = field(default_factory=set)
     _room_cause: str = ""
@@ -105,15 +57,11 @@ class Decider:
         arrives = self._arrives(change)
         effects = self.cluster.apply(change, revision=revision)
         for gang in effects.gangs:
-            record = self._records.setdefault(gang, _Record())
+            record = self._records.setdefault(gang, GangRecord())
             self._awake.add(gang)
             record.cause = cause
             if arrives:
-                record.first_at = record.first_at or at
-                record.arrived_at = at
-                record.links[change.metadata.uid] = cause
-                if len(record.links) > MAX_LINKS:
-                    del record.links[next(iter(record.links))]
+                record.note_arrival(change.metadata.uid, at=at, cause=cause)
         if effects.roomier_nodes:
             self._roomier |= effects.roomier_nodes
             self._room_cause = cause
@@ -156,7 +104,7 @@ class Decider:
 
     def next_due(self, now: datetime) -> datetime | None:
         """Return when a gang is due that nothing but time holds back, or None."""
-        due = [moment for gang in self._awake if (moment := self._not_before(self._records[gang])) is not None]
+        due = [moment for gang in self._awake if (moment := self._records[gang].not_before(self.policy)) is not None]
         return max(min(due), now) if due else None
 
     def reject(self, decision: Decision) -> None:
@@ -217,7 +165,7 @@ class Decider:
         due: list[Gang] = []
         for gang_id in list(self._awake):
             record = self._records[gang_id]
-            moment = self._not_before(record)
+            moment = record.not_before(self.policy)
             if moment is not None and moment > now:
                 continue
             self._awake.discard(gang_id)
@@ -253,7 +201,7 @@ class Decider:
                 transaction = transaction_id(gang.id, revision=self.cluster.revision, at=now, serial=self._serial)
                 return [self._propose(gang.id, transaction, proposal, now=now)]
             case Refusal() as refusal:
-                record.least, record.needed = _least(gang.open), gang.needed
+                record.least, record.needed = least_of(gang.open), gang.needed
                 return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
             case Hopeless(reasons=reasons):
                 record.least = None
@@ -312,7 +260,7 @@ class Decider:
     def _propose(self, gang: GangId, transaction: TransactionId, proposal: Proposed, *, now: datetime) -> Outcome:
         decision = Decision(gang=gang, event=proposal, decided_at=now, transaction=transaction, epoch=self.policy.epoch)
         self.observe_decision(decision, at=now)
-        record = self._records.setdefault(gang, _Record())
+        record = self._records.setdefault(gang, GangRecord())
         record.answer, record.since, record.least = None, now, None
         links = tuple(link for link in record.links.values() if link and link != record.cause)
         record.links.clear()
@@ -350,7 +298,7 @@ class Decider:
         """Drop what an ended transaction still holds, and let its gang be tried again."""
         if transaction is None:
             return
-        record = self._records.setdefault(decision.gang, _Record())
+        record = self._records.setdefault(decision.gang, GangRecord())
         # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
         # before it, and the node would look free for a moment.
         bound = {one.uid for one in _written(decision.event)}
@@ -359,26 +307,10 @@ class Decider:
                 self._withdraw(promise.uid)
         if isinstance(decision.event, Refused | RolledBack):
             record.failures += 1
-            record.retry_at = self._retry_at(decision, failures=record.failures, at=at)
+            record.retry_at = retry_at(decision, failures=record.failures, at=at, policy=self.policy)
         else:
             record.failures, record.retry_at = 0, None
         self._awake.add(decision.gang)
-
-    def _retry_at(self, decision: Decision, *, failures: int, at: datetime) -> datetime | None:
-        free_tries = 1 if isinstance(decision.event, Refused) else 0
-        steps = failures - free_tries
-        if steps <= 0:
-            return None
-        delay = min(self.policy.backoff * float(2 ** min(steps - 1, 20)), self.policy.max_backoff)
-        # Jitter without randomness: gangs that fail together come back apart.
-        spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
-        return at + delay * (0.75 + 0.5 * spread)
-
-    def _not_before(self, record: _Record) -> datetime | None:
-        moments = [] if record.retry_at is None else [record.retry_at]
-        if record.arrived_at is not None and record.first_at is not None:
-            moments.append(min(record.arrived_at + self.policy.settle, record.first_at + self.policy.patience))
-        return max(moments, default=None)
 
     def _wake_helped(self) -> None:
         """Wake the gangs that wait for room, where the nodes that got some could hold one of their members."""
@@ -387,7 +319,7 @@ class Decider:
         free = [self.cluster.inventory.free_on(name) for name in self._roomier]
         total = self.cluster.inventory.total_free()
         for gang, record in self._records.items():
-            if record.least is not None and _could_help(record.least, needed=record.needed, free=free, total=total):
+            if record.least is not None and could_help(record.least, needed=record.needed, free=free, total=total):
                 self._awake.add(gang)
                 record.cause = self._room_cause
         self._roomier.clear()
@@ -429,21 +361,3 @@ def _written(event: DecisionEvent) -> tuple[Assignment, ...]:
             return (*undone, *kept)
         case _:
             return ()
-
-
-def _least(pods: Iterable[Pod]) -> Resources:
-    """Return the smallest amount of each resource that every one of the pods asks for."""
-    least: dict[str, int] | None = None
-    for pod in pods:
-        if least is None:
-            least = dict(pod.requests)
-        else:
-            least = {name: min(amount, pod.requests.get(name, 0)) for name, amount in least.items()}
-    return {name: amount for name, amount in (least or {}).items() if amount > 0}
-
-
-def _could_help(least: Resources, *, needed: int, free: list[dict[str, int]], total: Resources) -> bool:
-    """Tell whether one of the nodes could hold one member, and all nodes together the amounts that are needed."""
-    if any(total.get(name, 0) < amount * needed for name, amount in least.items()):
-        return False
-    return any(all(one.get(name, 0) >= amount for name, amount in least.items()) for one in free)

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from services.contracts.streams import STREAMS
-from services.core.decider import DecisionPolicy
+from services.core.attention import DecisionPolicy
 from services.placer.adapters.grpc_api import register
 from services.placer.deciding import Loop
 from services.placer.metrics import PlacerMetrics

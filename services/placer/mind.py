@@ -14,7 +14,8 @@ from typing import Self, TypeVar
 
 from services.contracts.cluster_codec import UndecodableMessage, decode_change
 from services.contracts.decision_codec import decode_decision
-from services.core.decider import Decider, DecisionPolicy, Outcome
+from services.core.attention import DecisionPolicy
+from services.core.decider import Decider, Outcome
 from services.core.decisions import Decision
 from services.core.objects import Kind
 from services.runtime.bus import Message

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from services.core.decider import Decider, DecisionPolicy, Outcome
+from services.core.attention import DecisionPolicy
+from services.core.decider import Decider, Outcome
 from services.core.decisions import (
     Assignment,
     Committed,
@@ -405,3 +406,23 @@ def repairing(
 def refused_at(assignment: Assignment, *nodes: str) -> OpenMember:
     """Return the member as open, refused on the given nodes."""
     return OpenMember(pod=assignment.pod, uid=assignment.uid, excluded_nodes=tuple(NodeName(one) for one in nodes))
+
+
+def test_pod_that_shrinks_in_place_wakes_a_waiting_gang() -> None:
+    """An in-place resize frees resources just as an end does."""
+    desk = Desk(nodes=1, gpus=4)
+    busy = pod("busy", gpus=4, node="n0", scheduler="default-scheduler")
+    desk.see(busy, pod_group("train", min_count=2), *members("train", count=2))
+    assert waiting(only(desk.decide())).placeable == 0
+    desk.see(pod("busy", gpus=2, node="n0", scheduler="default-scheduler", version="2"))
+    assert len(proposal(only(desk.decide(after=timedelta()))).assignments) == 2
+
+
+def test_pod_replaced_into_another_group_leaves_its_old_gang() -> None:
+    """A successor of the same name in another group makes the old gang be looked at again."""
+    desk = Desk()
+    desk.see(pod_group("train", min_count=2), pod_group("other", min_count=1), *members("train", count=2))
+    desk.see(pod("train-1", group="other", uid="uid-successor", version="9"))
+    outcomes = {one.decision.gang: one.decision for one in desk.decide()}
+    assert codes_of(waiting(outcomes[TRAIN]).reasons) == {ReasonCode.MEMBERS_MISSING}
+    assert proposal(outcomes[OTHER])

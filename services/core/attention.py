@@ -1,0 +1,99 @@
+"""What the decider remembers of each gang, and the rules of when a gang deserves to be tried again."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from services.core.decisions import Decision, Refused, Waiting
+from services.core.objects import Pod, Uid
+from services.core.quantities import Resources
+
+MAX_LINKS = 127
+"""Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPolicy:
+    """How gangs are decided.
+
+    `settle` is how long a group must have stopped arriving before it is placed with fewer members than may come, but
+    at most `patience` is spent on that. `deadline` is when a proposal must have ended. A gang whose transactions fail
+    waits `backoff`, doubled each time up to `max_backoff`; the first refusal before anything was written costs no wait.
+    """
+
+    settle: timedelta = timedelta(milliseconds=50)
+    patience: timedelta = timedelta(seconds=10)
+    deadline: timedelta = timedelta(seconds=60)
+    repair_window: timedelta = timedelta(seconds=30)
+    backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(minutes=5)
+    epoch: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class GangRecord:
+    """What the decider remembers of one gang."""
+
+    #: When the first open member since the last attempt appeared, and the last one.
+    first_at: datetime | None = None
+    arrived_at: datetime | None = None
+    #: Trace context of the event that woke the gang last.
+    cause: str = ""
+    #: Trace contexts of its members' events, newest last.
+    links: dict[Uid, str] = field(default_factory=dict)
+    #: Transactions that failed in a row.
+    failures: int = 0
+    #: Not tried again before.
+    retry_at: datetime | None = None
+    #: The smallest amounts that one open member asks for, and how many members are needed: the least that could help.
+    least: Resources | None = None
+    needed: int = 0
+    #: The last answer, with present numbers.
+    answer: Waiting | None = None
+    since: datetime | None = None
+
+    def note_arrival(self, uid: Uid, *, at: datetime, cause: str) -> None:
+        """Note that an open member has appeared."""
+        self.first_at = self.first_at or at
+        self.arrived_at = at
+        self.links[uid] = cause
+        if len(self.links) > MAX_LINKS:
+            del self.links[next(iter(self.links))]
+
+    def not_before(self, policy: DecisionPolicy) -> datetime | None:
+        """Return when the gang may be tried, or None where nothing holds it back."""
+        moments = [] if self.retry_at is None else [self.retry_at]
+        if self.arrived_at is not None and self.first_at is not None:
+            moments.append(min(self.arrived_at + policy.settle, self.first_at + policy.patience))
+        return max(moments, default=None)
+
+
+def retry_at(decision: Decision, *, failures: int, at: datetime, policy: DecisionPolicy) -> datetime | None:
+    """Return when a gang whose transaction failed may be tried again, or None for at once."""
+    free_tries = 1 if isinstance(decision.event, Refused) else 0
+    steps = failures - free_tries
+    if steps <= 0:
+        return None
+    delay = min(policy.backoff * float(2 ** min(steps - 1, 20)), policy.max_backoff)
+    # Jitter without randomness: gangs that fail together come back apart.
+    spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
+    return at + delay * (0.75 + 0.5 * spread)
+
+
+def least_of(pods: Iterable[Pod]) -> Resources:
+    """Return the smallest amount of each resource that every one of the pods asks for."""
+    least: dict[str, int] | None = None
+    for pod in pods:
+        if least is None:
+            least = dict(pod.requests)
+        else:
+            least = {name: min(amount, pod.requests.get(name, 0)) for name, amount in least.items()}
+    return {name: amount for name, amount in (least or {}).items() if amount > 0}
+
+
+def could_help(least: Resources, *, needed: int, free: list[dict[str, int]], total: Resources) -> bool:
+    """Tell whether one of the nodes could hold one member, and all nodes together the amounts that are needed."""
+    if any(total.get(name, 0) < amount * needed for name, amount in least.items()):
+        return False
+    return any(all(one.get(name, 0) >= amount for name, amount in least.items()) for one in free)
