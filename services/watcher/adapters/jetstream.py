@@ -1,5 +1,6 @@
 """The cluster stream on JetStream: messages as CloudEvents, fingerprints of what is stored."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ class JetStreamCluster:
         batches = self._bus.follow(CLUSTER_STREAM.name, subjects=f"{CLUSTER}.{kind.value}.>")
         async with contextlib.aclosing(cast("AsyncGenerator[Batch, None]", batches)):
             async for batch in batches:
+                _heed_cancellation()
                 yield StoredBatch(
                     messages=tuple(_stored(message) for message in batch.messages),
                     is_caught_up=not batch.pending,
@@ -142,6 +144,19 @@ def _told() -> Iterator[None]:
     try:
         yield
     except StaleWrite as error:
+        _heed_cancellation()
         raise StreamRefused(str(error)) from error
     except BusUnavailable as error:
+        _heed_cancellation()
         raise StreamUnavailable(str(error)) from error
+    _heed_cancellation()
+
+
+def _heed_cancellation() -> None:
+    """Raise CancelledError where the task was cancelled.
+
+    The client waits with `asyncio.wait_for`, which in Python 3.11 drops a cancellation that meets an answer.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

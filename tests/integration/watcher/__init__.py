@@ -1,0 +1,1 @@
+"""The watcher between a sandbox and a real NATS server."""
