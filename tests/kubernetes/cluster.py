@@ -150,6 +150,16 @@ class Cluster:
         for program in self.programs:
             program.check()
 
+    def kill_apiserver(self) -> None:
+        """Ends the API server as a crash would; etcd keeps its objects."""
+        program = self.program("kube-apiserver")
+        self.programs.remove(program)
+        program.kill()
+
+    async def start_apiserver(self) -> None:
+        """Starts a killed API server again, at the same address, and waits until it serves."""
+        await asyncio.to_thread(self._run_apiserver())
+
     def _start(self) -> Iterator[Callable[[], None]]:
         """Starts one program after the other; each item waits until the one just started serves."""
         if self._entered:
@@ -161,18 +171,11 @@ class Cluster:
         self._entered = True
         self.folder = Path(tempfile.mkdtemp(prefix="phalanx-kubernetes-"))
         self._ports = free_ports(_PORT_COUNT)
-        etcd_port, _, api_port, controller_port, scheduler_port = self._ports
-        self.url = f"https://127.0.0.1:{api_port}"
+        etcd_port, _, _, controller_port, scheduler_port = self._ports
+        self.url = f"https://127.0.0.1:{self._ports[2]}"
         self._write_identity()
         yield self._run("etcd", self._etcd_args(), ready=_http_ready(etcd_port, path="/health"))
-        api_ready = _http_ready(
-            api_port,
-            path="/readyz",
-            then="/api/v1/namespaces/default",
-            tls=self.ssl_context(),
-            token=self.token,
-        )
-        yield self._run("kube-apiserver", self._apiserver_args(), ready=api_ready)
+        yield self._run_apiserver()
         unverified = _unverified_context()
         if self.config.controller_manager:
             yield self._run(
@@ -204,6 +207,16 @@ class Cluster:
         tokens_file = self.folder / "tokens.csv"
         tokens_file.touch(mode=0o600)
         tokens_file.write_text("\n".join(lines) + "\n")
+
+    def _run_apiserver(self) -> Callable[[], None]:
+        ready = _http_ready(
+            self._ports[2],
+            path="/readyz",
+            then="/api/v1/namespaces/default",
+            tls=self.ssl_context(),
+            token=self.token,
+        )
+        return self._run("kube-apiserver", self._apiserver_args(), ready=ready)
 
     def _run(self, name: str, args: list[str], *, ready: Callable[[], bool]) -> Callable[[], None]:
         command = [str(build.assets_dir() / name), *args]

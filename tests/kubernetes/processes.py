@@ -37,7 +37,7 @@ class Program:
     def __init__(self, name: str, *, command: Sequence[str], log: Path) -> None:
         self.name = name
         self._log = log
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             # preexec_fn is the one way to set the parent-death signal; what runs there takes no locks.
             self._process = subprocess.Popen(
                 list(command),
