@@ -16,7 +16,7 @@ from services.sandbox.objects import Obj
 Cut: TypeAlias = Literal["before", "after"]
 
 _FIELDS = frozenset({"match", "nth", "times", "action"})
-_MATCH_FIELDS = frozenset({"method", "path", "query", "body"})
+_MATCH_FIELDS = frozenset({"method", "path", "query", "lacks", "body"})
 _ACTION_FIELDS = frozenset({"answer", "delay_s", "hold", "cut", "when"})
 
 
@@ -30,6 +30,8 @@ class Match:
     path: str = ""
     #: Text that the raw query must contain.
     query: str = ""
+    #: Text that the raw query must not contain, such as `dryRun`; empty for none.
+    lacks: str = ""
     #: JSON that the body must contain: objects by field, everything else by equality.
     body: Obj | None = None
 
@@ -39,7 +41,7 @@ class Match:
             return False
         if self.path and not re.search(self.path, path):
             return False
-        if self.query and self.query not in query:
+        if (self.query and self.query not in query) or (self.lacks and self.lacks in query):
             return False
         return self.body is None or contains(body(), self.body)
 
@@ -125,6 +127,7 @@ class Fault:
             "method": self.match.method,
             "path": self.match.path,
             "query": self.match.query,
+            "lacks": self.match.lacks,
             "body": self.match.body,
         }
         return {"id": self.id, "match": match, "nth": self.nth, "times": self.times, **counts}
