@@ -1,0 +1,1 @@
+"""The binder against a small Kubernetes API and a real NATS server."""

@@ -1,0 +1,32 @@
+"""A gang that is bound as it was promised."""
+
+import time
+from collections.abc import Mapping
+
+from services.core.decisions import Committed
+from services.core.names import TRANSACTION_ANNOTATION
+from tests.integration.binder.harness import Scene
+
+
+def spread(names: list[str], *, per_node: int = 8) -> Mapping[str, str]:
+    """Fill node after node."""
+    return {name: f"node-{number // per_node + 1:03d}" for number, name in enumerate(names)}
+
+
+async def test_sixty_four_members_are_bound_and_committed(scene: Scene) -> None:
+    """Every member goes where it was promised, annotated with its transaction."""
+    gang = scene.gang("train", size=64)
+    scene.job("train", size=64)
+    names = [pod["metadata"]["name"] for pod in await scene.members(64)]
+    await scene.start_binder()
+    started = time.perf_counter()
+    await scene.propose(gang, spread(names))
+    proposed = time.perf_counter()
+    committed = await scene.decision(Committed)
+    print(f"64 members: {time.perf_counter() - proposed:.3f} s after the proposal ({proposed - started:.3f} s to make)")
+    assert scene.bound() == spread(names)
+    assert {one.pod: one.node for one in committed.members} == spread(names)
+    assert (committed.repaired, committed.accepted, committed.open) == (0, 0, 0)
+    annotations = [pod["metadata"]["annotations"][TRANSACTION_ANNOTATION] for pod in scene.pod_manifests()]
+    assert annotations == ["t1"] * 64
+    assert len(scene.endings()) == 1
