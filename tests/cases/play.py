@@ -17,6 +17,7 @@ from typing import Any
 from services.sandbox.cluster import ClusterSettings
 from tests.cases.check import Case, find_case
 from tests.cases.play_actions import Actor
+from tests.cases.play_bindings import BindReplies, cordon_others, uncordon
 from tests.cases.play_commands import command_queue
 from tests.cases.play_expectations import judge
 from tests.cases.play_never import judge_never
@@ -27,6 +28,9 @@ from tests.e2e.system import System, running_system
 from tests.e2e.waiting import eventually
 
 IN_FORCE = ("C28", "C30", "C41")
+MOVING = frozenset({"planned", "scheduled"})
+"""Expectations on a gang in the middle of its transaction."""
+
 PATIENCE_S = 15.0
 """How long an expectation may take to come true after the system is quiet: status writes may follow later."""
 
@@ -41,7 +45,8 @@ async def play(case: Case, *, folder: Path) -> list[str]:
     ):
         problems: list[str] = []
         try:
-            await _play_all(stage, Actor(stage=stage, queue=queue), problems=problems)
+            actor = Actor(stage=stage, queue=queue, replies=BindReplies(stage=stage))
+            await _play_all(stage, actor, problems=problems)
         except AssertionError as error:
             # What was waited for did not come: the rest of the case says nothing any more.
             problems.append(str(error))
@@ -62,6 +67,8 @@ async def _play_all(stage: Stage, actor: Actor, *, problems: list[str]) -> None:
     with contextlib.ExitStack() as resumed:
         resumed.callback(binder.pause, is_paused=False)
         binder.pause(is_paused=0 in held)
+        actor.replies.hold()
+        cordoned = await cordon_others(stage)
         await stage.load()
         problems += await _expect(stage, stage.script.at_once, place="loaded", is_held=0 in held)
         for step in stage.script.steps:
@@ -76,6 +83,8 @@ async def _play_all(stage: Stage, actor: Actor, *, problems: list[str]) -> None:
             if wanted and step.verb is None:
                 wanted |= _due(stage.script, changes=changes, step=step)
             problems += await _expect(stage, wanted, place=f"step {step.number}", is_held=_is_held(step, held=held))
+            if "planned" in wanted:
+                await uncordon(stage, cordoned)
     problems += await _expect(stage, stage.script.final, place="final", is_held=False)
     problems += judge_never(stage, handled=actor.queue.log)
 
@@ -115,7 +124,8 @@ def _held_before(script: Script) -> frozenset[int]:
 
 
 def _is_held(step: Step, *, held: frozenset[int]) -> bool:
-    return step.holds_bindings or step.number in held
+    """Tell whether the system cannot come to rest before what is expected is judged."""
+    return step.holds_bindings or step.number in held or not MOVING.isdisjoint(step.expectations)
 
 
 def _due(script: Script, *, changes: int, step: Step) -> Mapping[str, Any]:

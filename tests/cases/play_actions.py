@@ -14,6 +14,7 @@ from services.runtime.clock import SystemClock
 from services.sandbox.faults import Action, Answer, Fault, Match
 from services.sandbox.objects import Obj, metadata, uid_of
 from tests.cases.check import UnknownWord
+from tests.cases.play_bindings import BindReplies
 from tests.cases.play_commands import CommandQueue
 from tests.cases.play_stage import HARNESS_FINALIZER, Stage
 from tests.cases.play_steps import Manifest, Step, Verb, listed
@@ -32,6 +33,7 @@ class Actor:
 
     stage: Stage
     queue: CommandQueue
+    replies: BindReplies
     _broken: list[Fault] = field(default_factory=list)
     _held_lists: list[Fault] = field(default_factory=list)
 
@@ -39,11 +41,13 @@ class Actor:
         """Do what the step says. Raises UnknownWord for a verb that is read and cannot be played yet."""
         verbs: Mapping[Verb, Callable[[Step], Awaitable[None]]] = {
             Verb.ADD: self._add,
+            Verb.BIND_REPLY: self.replies.reply,
             Verb.CRASH: self._crash,
             Verb.DELETE: self._delete,
             Verb.DELIVER: self._deliver,
             Verb.MESSAGE: self._message,
             Verb.RELIST: self._relist,
+            Verb.REPLACE: self._replace,
             Verb.SCHEDULING_FAILURE_RETURNS: self._late_failure,
             Verb.STORE: self._store,
             Verb.UPDATE: self._update,
@@ -87,6 +91,13 @@ class Actor:
     async def _delete(self, step: Step) -> None:
         for ref in step.objects:
             await self._remove(ref)
+
+    async def _replace(self, step: Step) -> None:
+        """Let an object of the same name follow; its uid is the API server's to choose."""
+        assert set(step.arguments["set"]) == {"metadata.uid"}, f"step {step.number}: replace knows metadata.uid only"
+        for ref in step.objects:
+            await self._remove(ref)
+            await self.stage.create(ref)
 
     async def _remove(self, ref: str) -> None:
         """Delete an object, take away what keeps it, and wait until it is gone."""

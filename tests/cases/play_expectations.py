@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from services.contracts.decision_codec import decode_reasons
-from services.core.names import SCHEDULER_NAME
+from services.core.names import CONDITION_INITIALLY_SCHEDULED, SCHEDULER_NAME
 from services.core.objects import Applied
 from services.sandbox.objects import name_of, status, uid_of
 from tests.cases.check import UnknownWord
@@ -165,22 +165,27 @@ async def _exists(stage: Stage, wanted: list[str]) -> Problems:
 
 
 async def _report(stage: Stage, wanted: Mapping[str, str]) -> Problems:
-    """The numbers and resource names of a report stand in what the placer explains and what the group's status says."""
+    """A single word is the reason of the group's condition; the numbers and names of a sentence stand in what is told.
+
+    What is told are the messages of the group's conditions, and for a waiting gang also what the placer explains.
+    """
     problems = []
     for group, text in wanted.items():
-        reasons = decode_reasons((await stage.system.explain(stage.gang(group))).reasons)
-        explained = " ".join(reason.message for reason in reasons)
         shown = await stage.api.find("PodGroup", group)
-        conditions = ((shown or {}).get("status") or {}).get("conditions") or ()
-        stated = " ".join(
-            condition.get("message", "")
-            for condition in conditions
-            if condition["type"] == "PodGroupInitiallyScheduled"
-        )
-        for place, told in (("Explain", explained), ("the group's condition", stated)):
-            missing = [fact for fact in _FACTS.findall(text) if fact not in _FACTS.findall(told)]
+        conditions = {one["type"]: one for one in ((shown or {}).get("status") or {}).get("conditions") or ()}
+        if " " not in text:
+            reason = conditions.get(CONDITION_INITIALLY_SCHEDULED, {}).get("reason")
+            if reason != text:
+                problems.append(f"group {group}: expected the condition's reason {text}, got {reason}")
+            continue
+        told = {"the group's conditions": " ".join(one.get("message", "") for one in conditions.values())}
+        explained = await stage.system.explain(stage.gang(group))
+        if explained.state == "waiting":
+            told["Explain"] = " ".join(reason.message for reason in decode_reasons(explained.reasons))
+        for place, words in told.items():
+            missing = [fact for fact in _FACTS.findall(text) if fact not in _FACTS.findall(words)]
             if missing:
-                problems.append(f"group {group}: {place} has to say {text!r} (missing {missing}), got {told!r}")
+                problems.append(f"group {group}: {place} have to say {text!r} (missing {missing}), got {words!r}")
     return problems
 
 

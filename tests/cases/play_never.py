@@ -1,7 +1,8 @@
 """What must not happen at any time, judged on everything that was recorded while the case was played.
 
 A case's `never` is a sentence for people; what it means for this system is one function per case, written here. Every
-case is also held to what holds always: no pod is bound twice, and no transaction has two endings.
+case is also held to what holds always: no pod is bound twice, no transaction has two endings, no group is shown as
+scheduled before it is.
 """
 
 from collections import Counter
@@ -53,13 +54,25 @@ def _always(stage: Stage) -> Problems:
     open_ones = stage.system.recorder.open()
     if open_ones:
         yield f"transactions are still open at the end: {[one.id for one in open_ones]}"
+    yield from _shown_too_early(stage)
     for group in (ref.partition("/")[2] for ref in stage.manifests if ref.startswith("PodGroup/")):
         yield from _partly_bound(stage, group)
 
 
-def _partly_bound(stage: Stage, group: str) -> Problems:
+def _shown_too_early(stage: Stage) -> Problems:
+    for shown in stage.witness.shown:
+        needed = _min_count(stage, shown.group)
+        if shown.bound_count < needed:
+            yield f"group {shown.group} was shown as scheduled with {shown.bound_count} of {needed} members bound"
+
+
+def _min_count(stage: Stage, group: str) -> int:
     manifest = stage.manifests[f"PodGroup/{group}"]
-    min_count = manifest["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 0)
+    return int(manifest["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 0))
+
+
+def _partly_bound(stage: Stage, group: str) -> Problems:
+    min_count = _min_count(stage, group)
     bound = stage.system.recorder.cluster.gang(stage.gang(group))
     if bound is not None and 0 < len(bound.placed) < min_count:
         yield f"group {group} is at rest with {len(bound.placed)} of {min_count} members bound"
@@ -78,6 +91,12 @@ def _deleted_member(stage: Stage) -> Problems:
     promised = [proposal for proposal in proposals if uid in {one.uid for one in proposal.assignments}]
     if len(promised) > 1:
         yield f"{ending.objects[0]} was planned again after its deletion: {len(promised)} proposals"
+
+
+def _lost_answers(stage: Stage) -> Problems:
+    """C27: the member that somebody else bound is left in peace. Two bindings and free GPUs are judged elsewhere."""
+    if "Pod/a-1" in {one.ref for one in stage.witness.deletions}:
+        yield "pod a-1 was deleted"
 
 
 def _stale_watch(stage: Stage) -> Problems:
@@ -100,6 +119,7 @@ def _outdated_events(stage: Stage) -> Problems:
 
 
 NEVER: Mapping[str, Callable[[Stage], Problems]] = {
+    "C27": _lost_answers,
     "C28": _deleted_member,
     "C30": _stale_watch,
     "C41": _outdated_events,

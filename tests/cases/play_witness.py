@@ -2,8 +2,18 @@
 
 from dataclasses import dataclass, field
 
+from services.core.names import CONDITION_INITIALLY_SCHEDULED
 from services.core.objects import Uid
-from services.sandbox.objects import Obj, is_deleting, is_terminal, name_of, namespace_of, spec, uid_of
+from services.sandbox.objects import (
+    Obj,
+    condition_status,
+    is_deleting,
+    is_terminal,
+    name_of,
+    namespace_of,
+    spec,
+    uid_of,
+)
 from services.sandbox.store import Store
 from services.sandbox.watching import Change
 
@@ -28,6 +38,14 @@ class Gone:
     uid: Uid
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A group's status began to say that it is scheduled, while so many of its pods had a node."""
+
+    group: str
+    bound_count: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Witness:
     """Listens to the API's store, which tells of each change at once and in order."""
@@ -38,6 +56,7 @@ class Witness:
     deletions: list[Gone] = field(default_factory=list)
     #: All versions of each object of the case, oldest first, by reference such as `Pod/d-2`.
     versions: dict[str, list[Obj]] = field(default_factory=dict)
+    shown: list[Shown] = field(default_factory=list)
     #: Changes of the replicas of each scalable object.
     scalings: list[str] = field(default_factory=list)
 
@@ -55,6 +74,8 @@ class Witness:
             return
         if spec(obj).get("nodeName") and not spec(before.obj).get("nodeName"):
             self._bind(obj, revision=change.revision)
+        if _is_scheduled(obj) and not _is_scheduled(before.obj):
+            self.shown.append(Shown(group=name_of(obj), bound_count=self._bound_count(name_of(obj))))
         if spec(obj).get("replicas") != spec(before.obj).get("replicas"):
             self.scalings.append(ref)
 
@@ -66,6 +87,10 @@ class Witness:
             if group_of(pod) == group and not is_deleting(pod) and not is_terminal(pod)
         )
 
+    def _bound_count(self, group: str) -> int:
+        pods = self.store.objects("pods", namespace=self.namespace)
+        return sum(bool(spec(pod).get("nodeName")) for pod in pods if group_of(pod) == group)
+
     def _bind(self, pod: Obj, *, revision: int) -> None:
         self.bindings.append(
             Bound(
@@ -76,6 +101,10 @@ class Witness:
                 live_members=self.lives(group_of(pod)),
             )
         )
+
+
+def _is_scheduled(obj: Obj) -> bool:
+    return condition_status(obj, CONDITION_INITIALLY_SCHEDULED) == "True"
 
 
 def group_of(pod: Obj) -> str:

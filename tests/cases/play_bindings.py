@@ -1,0 +1,95 @@
+"""`bindReply`: the answers to bindings, one at a time.
+
+Every binding of a pod that such a step names is held at the API server until the step says how it is answered. Refusals
+are never invented: the step makes the API's objects such that the server itself refuses, and that it did is checked.
+"""
+
+from dataclasses import dataclass, field
+
+from services.sandbox.faults import Action, Fault, Match
+from tests.cases.check import UnknownWord
+from tests.cases.play_stage import Stage
+from tests.cases.play_steps import Step, Verb
+from tests.e2e.waiting import until
+
+TIMEOUT = "timeout"
+
+
+@dataclass(slots=True, kw_only=True)
+class BindReplies:
+    """Held bindings, by pod, in the order of their steps."""
+
+    stage: Stage
+    _held: dict[str, list[Fault]] = field(default_factory=dict)
+    _answered: dict[str, int] = field(default_factory=dict)
+
+    def hold(self) -> None:
+        """Hold what the steps of the case will answer; before that pod's binding can be sent."""
+        for step in self.stage.script.steps:
+            if step.verb is not Verb.BIND_REPLY:
+                continue
+            (pod,) = self._pods(step)
+            faults = self._held.setdefault(pod, [])
+            is_cut = step.arguments["code"] == TIMEOUT
+            faults.append(
+                self.stage.system.apiserver.faults.add(
+                    Match(method="POST", path=f"/pods/{pod}/binding$", lacks="dryRun"),
+                    Action(hold=True, cut="after" if is_cut else None),
+                    nth=len(faults) + 1,
+                )
+            )
+
+    async def reply(self, step: Step) -> None:
+        """Let the next binding of a pod be answered as the step says."""
+        (pod,) = self._pods(step)
+        number = self._answered.get(pod, 0)
+        self._answered[pod] = number + 1
+        fault = self._held[pod][number]
+        await until(lambda: fault.held_count, what=f"binding {number + 1} of {pod} was sent")
+        self._store(pod, step)
+        fault.release()
+        await until(lambda: len(self._codes(pod)) > number, what=f"binding {number + 1} of {pod} was answered")
+        code = self._codes(pod)[number]
+        wanted = 201 if step.arguments["code"] == TIMEOUT else step.arguments["code"]
+        assert code == wanted, f"step {step.number}: expected binding of {pod} to be answered {wanted}, got {code}"
+
+    def _store(self, pod: str, step: Step) -> None:
+        """Bind the pod elsewhere, where the step says that the API has it so and the held binding does not do it."""
+        stored = step.arguments.get("stored") or {}
+        if not stored or step.arguments["code"] == TIMEOUT:
+            return
+        binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": stored["nodeName"]}}
+        self.stage.system.apiserver.cluster.subresources.bind(binding, namespace=self.stage.script.namespace, name=pod)
+
+    def _codes(self, pod: str) -> list[int]:
+        return [
+            write.code
+            for write in self.stage.system.apiserver.traffic.writes
+            if write.resource == "pods/binding" and write.name == pod and "dryRun" not in write.query
+        ]
+
+    @staticmethod
+    def _pods(step: Step) -> tuple[str, ...]:
+        pods = tuple(ref.partition("/")[2] for ref in step.objects if ref.startswith("Pod/"))
+        if len(pods) != 1:
+            raise UnknownWord(f"step {step.number}: bindReply names one pod, got {step.objects}")
+        return pods
+
+
+async def cordon_others(stage: Stage) -> list[str]:
+    """Force a plan that names nodes: cordon those that it leaves out. Returns them, to be uncordoned once it stands."""
+    plans = [step.expectations["planned"] for step in stage.script.steps if "planned" in step.expectations]
+    if not plans or not isinstance(plans[0], dict):
+        return []
+    wanted = set(plans[0].values())
+    others = [ref.partition("/")[2] for ref in stage.manifests if ref.startswith("Node/") and ref[5:] not in wanted]
+    for node in others:
+        stage.manifests[f"Node/{node}"].setdefault("spec", {})["unschedulable"] = True
+    return others
+
+
+async def uncordon(stage: Stage, nodes: list[str]) -> None:
+    """Let the nodes be used again."""
+    for node in nodes:
+        await stage.api.patch("Node", node, {"spec": {"unschedulable": None}})
+        stage.manifests[f"Node/{node}"]["spec"].pop("unschedulable")
