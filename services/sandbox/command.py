@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import os
 import signal
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import uvloop
 
+from services.runtime import log
 from services.runtime.addresses import announce_port, parse_address
 from services.sandbox import kubeconfig
 from services.sandbox.app import running
@@ -87,6 +90,7 @@ def main(
     )
     # Objects are many and free of cycles; scanning them as often as Python does by default halves the throughput.
     gc.set_threshold(20_000, 20, 100)
+    log.setup(service="sandbox", instance=f"{socket.gethostname()}-{os.getpid()}")
     serving = _serve(settings, host=host, port=port, kubeconfig_path=kubeconfig_path)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

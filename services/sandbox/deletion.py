@@ -82,8 +82,10 @@ class Remover:
         if options.is_dry_run:
             return Deleted(stored=self.writer.unstored(old.kind, marked), is_gone=is_gone)
         if is_gone:
-            last = marked if old.kind is table.POD else old.obj
-            return Deleted(stored=self.writer.store.remove(old, last=last), is_gone=True)
+            # Pods are marked before they go, even where nothing has to be waited for: watches see both.
+            marks_first = old.kind is table.POD and marked != old.obj
+            last = self.writer.store.replace(old, marked) if marks_first else old
+            return Deleted(stored=self.writer.store.remove(last), is_gone=True)
         stored = old if marked == old.obj else self.writer.store.replace(old, marked)
         return Deleted(stored=stored, is_gone=False)
 

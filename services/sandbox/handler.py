@@ -13,6 +13,7 @@ import orjson
 import yaml
 from aiohttp import web
 
+from services.runtime import log
 from services.sandbox import control, patching, table
 from services.sandbox.cluster import Cluster
 from services.sandbox.deletion import DeleteOptions
@@ -36,6 +37,7 @@ VERSION = {
     "compiler": "phalanx-sandbox",
     "platform": "linux/amd64",
 }
+_log = log.get("sandbox")
 _HEALTH = frozenset({"livez", "readyz", "healthz"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _CUT = 0
@@ -230,6 +232,12 @@ class Handler:
             return run(call)
         except ApiError as error:
             return _error(error)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # The rules read objects without a schema; what they stumble over is a value of the wrong type.
+            kind, version = call.target.kind.kind, call.target.version
+            _log.warning("request.malformed", verb=call.verb, resource=call.target.resource, error=repr(error))
+            message = f'{kind} in version "{version}" cannot be handled as a {kind}: wrong type of value: {error!r}'
+            return _error(bad_request(message))
 
     def _stored(self, call: Call) -> Stored:
         target = call.target

@@ -88,6 +88,9 @@ def _metadata_causes(kind: Kind, meta: Obj) -> Iterator[Cause]:
         yield from fields.dns_label("metadata.name", value=name)
     else:
         yield from fields.dns_subdomain("metadata.name", value=name)
+    for index, owner in enumerate(meta.get("ownerReferences") or ()):
+        names = ("apiVersion", "kind", "name", "uid")
+        yield from fields.present(f"metadata.ownerReferences[{index}]", holder=owner, names=names)
     if meta.get("labels"):
         yield from fields.labels("metadata.labels", found=meta["labels"])
     if meta.get("annotations"):
@@ -129,10 +132,8 @@ class Writer:
         prefix = f'{given_kind} in version "{version}" cannot be handled as a {kind.kind}'
         if given_kind != kind.kind:
             raise bad_request(f"{prefix}: expected kind {kind.kind}, got {given_kind}")
-        if not isinstance(obj.get("metadata", {}), dict | None):
-            raise bad_request(
-                f"{prefix}: json: cannot unmarshal value into Go struct field .metadata of type ObjectMeta"
-            )
+        if wrong := shape.wrong_part(obj):
+            raise bad_request(f"{prefix}: json: cannot unmarshal value into Go struct field {wrong}")
         for part in ("metadata", "spec", "status"):
             if isinstance(obj.get(part), dict):
                 # null and empty lists are the same as nothing.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from services.sandbox import table
 from services.sandbox.cluster import Cluster
 from services.sandbox.controllers import failure_policy, indexes
-from services.sandbox.controllers.owned import OwnedObjects, is_active, pod_from_template, split
+from services.sandbox.controllers.owned import BURST, OwnedObjects, is_active, pod_from_template, split
 from services.sandbox.deletion import DeleteOptions
 from services.sandbox.objects import (
     Obj,
@@ -194,7 +194,7 @@ class JobController:
             return None
         if (delay_s := self._backoff_left_s(job)) > 0:
             return delay_s
-        self._create(job, tally, lacking)
+        self._create(job, tally, min(lacking, BURST))
         return None
 
     def _backoff_left_s(self, job: Obj) -> float:

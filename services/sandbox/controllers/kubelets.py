@@ -7,6 +7,7 @@ Containers are not real, so pods say by annotation how they behave:
 `sandbox.phalanx.dev/stop-seconds`  how long its containers take to stop (default 0, at most the grace period).
 `sandbox.phalanx.dev/exit-code`  what its containers exit with; anything but 0 makes the pod Failed.
 `sandbox.phalanx.dev/reject`  a reason (such as `OutOfcpu`) with which the kubelet refuses it.
+On a node, `sandbox.phalanx.dev/kubelet: stopped` is a kubelet that has died: its pods neither start nor stop.
 A kubelet also refuses pods that its node has no room for, and waits for claims that are not allocated and reserved.
 """
 
@@ -39,6 +40,7 @@ START_SECONDS = ANNOTATION_PREFIX + "start-seconds"
 STOP_SECONDS = ANNOTATION_PREFIX + "stop-seconds"
 EXIT_CODE = ANNOTATION_PREFIX + "exit-code"
 REJECT = ANNOTATION_PREFIX + "reject"
+KUBELET = ANNOTATION_PREFIX + "kubelet"
 
 _READY_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 _KILLED = 137
@@ -99,7 +101,7 @@ class Kubelets:
         if stored is None or not spec(stored.obj).get("nodeName"):
             return None
         pod = stored.obj
-        if self._store.get(table.NODE, namespace="", name=spec(pod)["nodeName"]) is None:
+        if not self._is_served(spec(pod)["nodeName"]):
             self._waiting[key] = None
             return None
         seen = self._seen.get(key)
@@ -112,6 +114,11 @@ class Kubelets:
         if status(pod).get("phase") == "Running":
             return self._finish(stored, seen)
         return self._start(stored, seen)
+
+    def _is_served(self, node_name: str) -> bool:
+        """Whether the node exists and its kubelet runs."""
+        node = self._store.get(table.NODE, namespace="", name=node_name)
+        return node is not None and (metadata(node.obj).get("annotations") or {}).get(KUBELET) != "stopped"
 
     def _left_s(self, since: float, duration_s: float) -> float:
         return since + duration_s - self._cluster.clock.monotonic()

@@ -54,8 +54,11 @@ class ControllerLoop:
     def on_change(self, change: Change) -> None:
         """Take note of a committed write; the store calls this."""
         for number, controller in enumerate(self._controllers):
-            for key in controller.observe(change):
-                self._pending[number, key] = None
+            try:
+                for key in controller.observe(change):
+                    self._pending[number, key] = None
+            except Exception:  # noqa: BLE001 - the write is committed; its author must not see our mistakes
+                self._report(controller, change.stored.key)
         if self._pending:
             self._wake.set()
 
@@ -94,10 +97,15 @@ class ControllerLoop:
         except ApiError as error:
             self._log.info("controller.refused", controller=controller.name, object=key, error=str(error))
         except Exception:  # noqa: BLE001 - one strange object must not stop the cluster
-            # As text: a renderer that shows local variables would print half the cluster.
-            trace = traceback.format_exc()
-            self._log.error("controller.failed", controller=controller.name, object=key, traceback=trace)
+            # Nothing would be different in a second; the next change of the object is another chance.
+            self._report(controller, key)
+            return None
         return _RETRY_S
+
+    def _report(self, controller: Controller, key: str) -> None:
+        # As text: a renderer that shows local variables would print half the cluster.
+        trace = traceback.format_exc()
+        self._log.error("controller.failed", controller=controller.name, object=key, traceback=trace)
 
     async def _rest(self) -> None:
         self._wake.clear()

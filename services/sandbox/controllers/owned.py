@@ -9,6 +9,9 @@ from services.sandbox.kinds import Kind
 from services.sandbox.objects import Obj, controller_of, is_deleting, is_terminal, metadata, uid_of
 from services.sandbox.watching import Change, Stored
 
+BURST = 500
+"""Pods that one look at an owner creates at most; each of them makes the owner worth another look."""
+
 
 class OwnedObjects:
     """Current objects of one kind by the uid of their controlling owner, kept up to date from changes."""

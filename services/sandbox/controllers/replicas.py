@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from services.sandbox import table
 from services.sandbox.cluster import Cluster
-from services.sandbox.controllers.owned import OwnedObjects, is_active, pod_from_template, split
+from services.sandbox.controllers.owned import BURST, OwnedObjects, is_active, pod_from_template, split
 from services.sandbox.deletion import DeleteOptions
 from services.sandbox.objects import (
     condition_status,
@@ -44,7 +44,7 @@ class ReplicaSetController:
         for pod in sorted(active, key=_worth)[: max(0, len(active) - wanted)]:
             self._cluster.remover.delete(pod, DeleteOptions(uid=uid_of(pod.obj)))
         try:
-            for _ in range(wanted - len(active)):
+            for _ in range(min(wanted - len(active), BURST)):
                 base = f"{name_of(stored.obj)}-"
                 template = spec(stored.obj).get("template") or {}
                 pod_body = pod_from_template(template, owner=stored.obj, kind=table.REPLICA_SET, name_base=base)

@@ -14,6 +14,7 @@ from services.sandbox.controllers.namespaces import NamespaceController
 from services.sandbox.controllers.orphans import OrphanCollector
 from services.sandbox.controllers.quotas import QuotaStatus
 from services.sandbox.controllers.replicas import ReplicaSetController
+from services.sandbox.controllers.taints import NodeTaints, TaintEviction
 
 
 def controllers(cluster: Cluster) -> Sequence[Controller]:
@@ -29,4 +30,6 @@ def controllers(cluster: Cluster) -> Sequence[Controller]:
         NamespaceController(cluster),
         OrphanCollector(cluster),
         QuotaStatus(cluster),
+        NodeTaints(cluster),
+        TaintEviction(cluster),
     )

@@ -3,18 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from services.core.quantities import QuantityError, parse_quantity
 from services.sandbox.failures import (
     Cause,
-    bad_request,
-    duplicate,
     forbidden_field,
     invalid_value,
     required,
     unsupported,
 )
 from services.sandbox.objects import Obj, is_deleting, set_default, spec, status
-from services.sandbox.validation import fields
+from services.sandbox.validation import pod_specs
 
 _SYSTEM_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _UPDATABLE = (
@@ -118,108 +115,10 @@ def default_pod(new: Obj, old: Obj | None) -> None:
         new["status"]["conditions"] = [{**gated, "message": message, "lastTransitionTime": None}]
 
 
-def _containers(path: str, *, containers: Sequence[Obj]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, container in enumerate(containers):
-        here = f"{path}[{index}]"
-        name = container.get("name") or ""
-        if not name:
-            yield required(f"{here}.name")
-        else:
-            yield from fields.dns_label(f"{here}.name", value=name)
-        if name and name in seen:
-            yield duplicate(f"{here}.name", value=name)
-        seen.add(name)
-        if not container.get("image"):
-            yield required(f"{here}.image")
-        yield from _resources(f"{here}.resources", resources=container.get("resources") or {})
-
-
-def _amounts(resources: Obj, side: str) -> dict[str, int]:
-    found = resources.get(side) or {}
-    try:
-        return {name: parse_quantity(amount, resource=name) for name, amount in found.items()}
-    except QuantityError as error:
-        raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {error}') from error
-
-
-def _resources(path: str, *, resources: Obj) -> Iterator[Cause]:
-    """Requests stay within limits, and for extended resources equal them."""
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    upper, wanted = _amounts(resources, "limits"), _amounts(resources, "requests")
-    for name, amount in requests.items():
-        if "/" not in name and name in upper and wanted[name] > upper[name]:
-            detail = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield invalid_value(f"{path}.requests", value=str(amount), detail=detail)
-        if "/" in name and name not in limits:
-            yield required(f"{path}.limits", detail="Limit must be set for non overcommitable resources")
-        elif "/" in name and wanted[name] != upper[name]:
-            detail = f"must be equal to {name} limit of {limits[name]}"
-            yield invalid_value(f"{path}.requests", value=str(amount), detail=detail)
-
-
-def _gates(gates: Sequence[Obj]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, gate in enumerate(gates):
-        here = f"spec.schedulingGates[{index}]"
-        name = gate.get("name") or ""
-        if not name:
-            yield required(f"{here}.name")
-        else:
-            yield from fields.qualified_key(here, key=name)
-        if name in seen:
-            yield duplicate(here, value=name)
-        seen.add(name)
-
-
-def _claims(claims: Sequence[Obj]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    members = ("resourceClaimName", "resourceClaimTemplateName")
-    for index, claim in enumerate(claims):
-        here = f"spec.resourceClaims[{index}]"
-        name = claim.get("name") or ""
-        if not name:
-            yield required(f"{here}.name")
-        if name in seen:
-            yield duplicate(f"{here}.name", value=name)
-        seen.add(name)
-        given = [member for member in members if claim.get(member)]
-        if len(given) != 1:
-            detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            detail = detail if given else detail.replace("exactly one", "one")
-            yield invalid_value(here, value=claim, detail=detail)
-
-
-def _creation(holder: Obj) -> Iterator[Cause]:
-    containers = holder.get("containers") or ()
-    if not containers:
-        yield required("spec.containers")
-    yield from _containers("spec.containers", containers=containers)
-    yield from _containers("spec.initContainers", containers=holder.get("initContainers") or ())
-    yield from _gates(holder.get("schedulingGates") or ())
-    yield from _claims(holder.get("resourceClaims") or ())
-    if holder.get("restartPolicy") not in {"Always", "OnFailure", "Never"}:
-        supported = ("Always", "OnFailure", "Never")
+def _restart_policy(holder: Obj) -> Iterator[Cause]:
+    supported = ("Always", "OnFailure", "Never")
+    if holder.get("restartPolicy") not in supported:
         yield unsupported("spec.restartPolicy", value=holder.get("restartPolicy"), supported=supported)
-    if holder.get("nodeName"):
-        if holder.get("schedulingGates"):
-            yield forbidden_field("spec.nodeName", detail="cannot be set until all schedulingGates have been cleared")
-        yield from fields.dns_subdomain("spec.nodeName", value=holder["nodeName"])
-    grace_s = holder.get("terminationGracePeriodSeconds")
-    if isinstance(grace_s, int) and grace_s < 0:
-        yield invalid_value(
-            "spec.terminationGracePeriodSeconds", value=grace_s, detail="must be greater than or equal to 0"
-        )
-    yield from _group_link(holder)
-
-
-def _group_link(holder: Obj) -> Iterator[Cause]:
-    link = holder.get("schedulingGroup")
-    if link is None:
-        return
-    yield from fields.union("spec.schedulingGroup.podGroupName", holder=link, members=("podGroupName",))
-    if link.get("podGroupName"):
-        yield from fields.dns_subdomain("spec.schedulingGroup.podGroupName", value=link["podGroupName"])
 
 
 def _image_blind(containers: Sequence[Obj]) -> list[Obj]:
@@ -283,7 +182,7 @@ def _value(part: Obj, name: str) -> Any:
 def validate_pod(new: Obj, old: Obj | None) -> Sequence[Cause]:
     """Creation rules, or what an update may not touch."""
     if old is None:
-        return list(_creation(spec(new)))
+        return [*pod_specs.creation("spec", holder=spec(new)), *_restart_policy(spec(new))]
     return list(_update(spec(new), spec(old)))
 
 

@@ -4,7 +4,7 @@ The API server drops fields that it does not know (or refuses them when asked to
 value of the wrong type, before any validation. Kinds without a schema here keep whatever JSON they are given.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from services.sandbox.failures import bad_request
@@ -75,3 +75,36 @@ def decode(obj: Obj, schema: Mapping[str, Schema], *, strict: bool) -> Obj:
         listed = ", ".join(f'unknown field "{field}"' for field in unknown)
         raise bad_request(f"strict decoding error: {listed}")
     return dict(decoded)
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values())
+
+
+def _is_list_of(type_: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(isinstance(entry, type_) for entry in value)
+
+
+_METADATA_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("string", lambda value: isinstance(value, str)),
+    "generateName": ("string", lambda value: isinstance(value, str)),
+    "namespace": ("string", lambda value: isinstance(value, str)),
+    "uid": ("types.UID", lambda value: isinstance(value, str)),
+    "resourceVersion": ("string", lambda value: isinstance(value, str)),
+    "labels": ("map[string]string", _is_text_map),
+    "annotations": ("map[string]string", _is_text_map),
+    "finalizers": ("[]string", _is_list_of(str)),
+    "ownerReferences": ("[]v1.OwnerReference", _is_list_of(dict)),
+}
+
+
+def wrong_part(obj: Obj) -> str:
+    """The first part of any object that has the wrong type, as `FIELD of type TYPE`; empty where all are right."""
+    for part in ("metadata", "spec", "status"):
+        if not isinstance(obj.get(part), dict | None):
+            return f".{part} of type struct"
+    for name, (type_, is_right) in _METADATA_TYPES.items():
+        value = (obj.get("metadata") or {}).get(name)
+        if value is not None and not is_right(value):
+            return f".metadata.{name} of type {type_}"
+    return ""

@@ -8,10 +8,11 @@ from services.sandbox.failures import (
     immutable,
     invalid_value,
     required,
+    unsupported,
 )
 from services.sandbox.objects import Obj, metadata, set_default, spec
 from services.sandbox.selectors import selector_matches
-from services.sandbox.validation import fields
+from services.sandbox.validation import fields, pod_specs
 from services.sandbox.validation.groups import HIGHEST_USER_PRIORITY
 from services.sandbox.validation.pods import default_template
 
@@ -62,20 +63,14 @@ def label_job(new: Obj) -> None:
 
 def _job(holder: Obj) -> Iterator[Cause]:
     pod = (holder.get("template") or {}).get("spec") or {}
-    if not pod.get("containers"):
-        yield required("spec.template.spec.containers")
-    if pod.get("restartPolicy") not in {"OnFailure", "Never"}:
-        given = pod.get("restartPolicy")
-        detail = 'valid values: "OnFailure", "Never"'
-        if given is None:
-            yield required("spec.template.spec.restartPolicy", detail=detail)
-        else:
-            message = f'Unsupported value: "{given}": supported values: "OnFailure", "Never"'
-            yield Cause(reason="FieldValueNotSupported", message=message, field="spec.template.spec.restartPolicy")
-    for name in ("parallelism", "completions", "backoffLimit"):
-        if (holder.get(name) or 0) < 0:
-            detail = "must be greater than or equal to 0"
-            yield invalid_value(f"spec.{name}", value=holder[name], detail=detail)
+    yield from pod_specs.creation("spec.template.spec", holder=pod)
+    policy, supported = pod.get("restartPolicy"), ("OnFailure", "Never")
+    path = "spec.template.spec.restartPolicy"
+    if policy is None:
+        yield required(path, detail='valid values: "OnFailure", "Never"')
+    elif policy not in supported:
+        yield unsupported(path, value=policy, supported=supported)
+    yield from fields.at_least_zero("spec", holder=holder, names=("parallelism", "completions", "backoffLimit"))
     if holder.get("completionMode") == "Indexed" and holder.get("completions") is None:
         yield required("spec.completions", detail="when completion mode is Indexed")
 
@@ -127,9 +122,9 @@ def validate_selected(new: Obj, old: Obj | None) -> Sequence[Cause]:
     elif not selector_matches(selector, template_labels):
         detail = "`selector` does not match template `labels`"
         causes.append(invalid_value("spec.template.metadata.labels", value=template_labels, detail=detail))
-    if (holder.get("replicas") or 0) < 0:
-        detail = "must be greater than or equal to 0"
-        causes.append(invalid_value("spec.replicas", value=holder["replicas"], detail=detail))
+    pod = (holder.get("template") or {}).get("spec") or {}
+    causes.extend(pod_specs.creation("spec.template.spec", holder=pod))
+    causes.extend(fields.at_least_zero("spec", holder=holder, names=("replicas",)))
     if old is not None and selector != spec(old).get("selector"):
         causes.append(immutable("spec.selector", value=selector))
     return causes
@@ -150,10 +145,7 @@ def validate_autoscaler(new: Obj, _old: Obj | None) -> Sequence[Cause]:
     """Bounds, and zero only where an Object or External metric can wake the target."""
     holder = spec(new)
     least, most = holder.get("minReplicas"), holder.get("maxReplicas") or 0
-    causes: list[Cause] = []
-    if least is not None and least < 0:
-        detail = "must be greater than or equal to 0"
-        causes.append(invalid_value("spec.minReplicas", value=least, detail=detail))
+    causes = list(fields.at_least_zero("spec", holder=holder, names=("minReplicas", "maxReplicas")))
     if most < 1:
         causes.append(invalid_value("spec.maxReplicas", value=most, detail="must be greater than 0"))
     elif least is not None and most < least:
