@@ -5,7 +5,7 @@ member counts follows from its state:
 
 ====================  ===========================================================================
 open                  ours, not bound, not gated, not terminating, not finished: to be placed
-placed                bound and not terminating; or Succeeded; or Failed after a container started
+placed                Succeeded; or bound and not terminating, unless it Failed before any container started
 gated                 carries scheduling gates
 foreign               not bound and of another scheduler: invisible to us
 gone                  terminating, or Failed before any container started: counts for nothing
@@ -83,10 +83,11 @@ def state_of(pod: Pod) -> MemberState:
     """Return how a pod counts in its gang."""
     if pod.phase == "Succeeded":
         return MemberState.PLACED
-    if pod.phase == "Failed":
-        return MemberState.PLACED if pod.has_started else MemberState.GONE
+    # Before Failed: a deleted pod of a Job fails, and stays until the Job has counted it, but another will replace it.
     if pod.is_terminating:
         return MemberState.GONE
+    if pod.phase == "Failed":
+        return MemberState.PLACED if pod.has_started else MemberState.GONE
     if pod.node:
         return MemberState.PLACED
     if pod.scheduler_name != SCHEDULER_NAME:

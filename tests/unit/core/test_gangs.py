@@ -36,6 +36,11 @@ def assembled(*pods: Pod, min_count: int = 2, **group: Any) -> Any:
         pytest.param({"node": "n1", "phase": "Failed"}, MemberState.GONE, id="rejected by the kubelet"),
         pytest.param({"node": "n1", "deleted_at": START}, MemberState.GONE, id="terminating"),
         pytest.param({"deleted_at": START}, MemberState.GONE, id="terminating unbound"),
+        pytest.param(
+            {"node": "n1", "phase": "Failed", "has_started": True, "deleted_at": START},
+            MemberState.GONE,
+            id="deleted while it ran",
+        ),
         pytest.param({"node": "n1", "phase": "Succeeded", "deleted_at": START}, MemberState.PLACED, id="done, deleted"),
         pytest.param({"is_gated": True}, MemberState.GATED, id="gated"),
         pytest.param({"scheduler": "default-scheduler"}, MemberState.FOREIGN, id="of another scheduler"),
