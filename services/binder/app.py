@@ -1,70 +1,148 @@
 """The binder, put together: the only place that builds its adapters."""
 
 import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from services.binder.adapters.grpc_api import register
 from services.binder.adapters.kube_calls import KubeCalls
 from services.binder.adapters.kube_pods import KubePods
+from services.binder.adapters.kube_status import KubeStatus
 from services.binder.binding import PodWriter
 from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.journal import MemoryJournal
 from services.binder.metrics import BinderMetrics
 from services.binder.pacing import Pace
+from services.binder.ports import Journal
 from services.binder.publishing import Publisher
+from services.binder.reporting import Reporter
 from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.transactions import Transactions
 from services.binder.world import World
 from services.contracts.streams import STREAMS
+from services.core.decisions import Decision
 from services.runtime import rpc
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
 from services.runtime.lifecycle import Runtime
 
+CANCEL_AGAIN_S = 0.5
+
+REPORT_CONNECTIONS = 4
+"""Connections for conditions and events, apart from those of bindings."""
+
 
 async def bind(settings: BinderSettings, runtime: Runtime) -> None:
     """Run the binder until it is asked to stop."""
-    metrics = BinderMetrics(runtime.registry)
     journal = MemoryJournal()
-    world = World()
     name = f"phalanx-binder/{settings.instance}"
     async with (
         rpc.serve(settings.grpc_address, lambda server: register(server, journal=journal), runtime.readiness),
         await KubeClient.open(
             settings.kubeconfig, connections=settings.bind_concurrency, user_agent="phalanx-binder"
         ) as client,
+        await KubeClient.open(
+            settings.kubeconfig, connections=REPORT_CONNECTIONS, user_agent="phalanx-binder-reports"
+        ) as reporting_client,
         Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus,
     ):
         await bus.ensure_streams(STREAMS)
-        pace = Pace(most=settings.bind_concurrency, clock=runtime.clock)
-        calls = KubeCalls(client, pace=pace, readiness=runtime.readiness, metrics=metrics, clock=runtime.clock)
-        pods = KubePods(calls, clock=runtime.clock)
-        follower = Follower(bus, world=world, readiness=runtime.readiness, metrics=metrics, clock=runtime.clock)
+        service = _Service(settings, runtime, bus=bus, client=client, reporting_client=reporting_client)
         async with asyncio.TaskGroup() as tasks:
-            tools = Tools(
-                world=world,
-                follower=follower,
-                examiner=Examiner(pods, world=world, follower=follower, clock=runtime.clock),
-                writer=PodWriter(pods, tracer=runtime.tracer, metrics=metrics, clock=runtime.clock),
-                publisher=Publisher(bus, instance=settings.instance, has_ended=world.ledger.has_ended),
-                journal=journal,
-                metrics=metrics,
-                readiness=runtime.readiness,
-                tracer=runtime.tracer,
-                clock=runtime.clock,
-                tasks=tasks,
-            )
-            transactions = Transactions(tools, most=settings.max_transactions)
-            running = [
-                tasks.create_task(calls.keep_in_touch(), name="asking the API server for a sign of life"),
-                tasks.create_task(follower.follow_cluster(transactions.on_gangs), name="following the cluster"),
-                tasks.create_task(
-                    follower.follow_placement(transactions.on_decision, on_caught_up=transactions.resume),
-                    name="following the decisions",
-                ),
-            ]
-            await runtime.stopping.wait()
+            await service.run(tasks, journal=journal)
+
+
+class _Service:
+    """The parts of one binder, and the tasks that keep them going."""
+
+    def __init__(
+        self,
+        settings: BinderSettings,
+        runtime: Runtime,
+        *,
+        bus: Bus,
+        client: KubeClient,
+        reporting_client: KubeClient,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._bus = bus
+        self._metrics = BinderMetrics(runtime.registry)
+        self._world = World()
+        self._follower = Follower(
+            bus, world=self._world, readiness=runtime.readiness, metrics=self._metrics, clock=runtime.clock
+        )
+        self._calls = self._paced(client, most=settings.bind_concurrency)
+        self._reporter = Reporter(
+            KubeStatus(self._paced(reporting_client, most=REPORT_CONNECTIONS), clock=runtime.clock),
+            world=self._world,
+            follower=self._follower,
+            metrics=self._metrics,
+            clock=runtime.clock,
+        )
+
+    async def run(self, tasks: asyncio.TaskGroup, *, journal: Journal) -> None:
+        """Bind until asked to stop, then finish what is being written."""
+        transactions = Transactions(self._tools(tasks, journal=journal), most=self._settings.max_transactions)
+        running: list[asyncio.Task[None]] = []
+
+        def start(work: Coroutine[Any, Any, None], name: str) -> None:
+            running.append(tasks.create_task(work, name=name))
+
+        def caught_up() -> None:
+            transactions.resume()
+            if self._settings.reporting:
+                start(self._reporter.catch_up(), "catching up with reports")
+
+        def decided(decision: Decision) -> None:
+            transactions.on_decision(decision)
+            if self._settings.reporting:
+                self._reporter.submit(decision)
+
+        try:
+            start(self._calls.keep_in_touch(), "asking the API server for a sign of life")
+            start(self._follower.follow_cluster(transactions.on_gangs), "following the cluster")
+            start(self._follower.follow_placement(decided, on_caught_up=caught_up), "following the decisions")
+            if self._settings.reporting:
+                start(self._reporter.run(), "reporting")
+            await self._runtime.stopping.wait()
             await transactions.stop()
-            for task in running:
-                task.cancel()
+        finally:
+            await _ended(running)
+
+    def _tools(self, tasks: asyncio.TaskGroup, *, journal: Journal) -> Tools:
+        runtime, metrics = self._runtime, self._metrics
+        pods = KubePods(self._calls, clock=runtime.clock)
+        return Tools(
+            world=self._world,
+            follower=self._follower,
+            examiner=Examiner(pods, world=self._world, follower=self._follower, clock=runtime.clock),
+            writer=PodWriter(pods, tracer=runtime.tracer, metrics=metrics, clock=runtime.clock),
+            publisher=Publisher(self._bus, instance=self._settings.instance, has_ended=self._world.ledger.has_ended),
+            journal=journal,
+            metrics=metrics,
+            readiness=runtime.readiness,
+            tracer=runtime.tracer,
+            clock=runtime.clock,
+            tasks=tasks,
+        )
+
+    def _paced(self, client: KubeClient, *, most: int) -> KubeCalls:
+        return KubeCalls(
+            client,
+            pace=Pace(most=most, clock=self._runtime.clock),
+            readiness=self._runtime.readiness,
+            metrics=self._metrics,
+            clock=self._runtime.clock,
+        )
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)

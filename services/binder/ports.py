@@ -45,6 +45,35 @@ class PodApi(Protocol):
         """Delete the pod in this version, with its own grace period."""
 
 
+class StatusApi(Protocol):
+    """Conditions and events, as reports read and write them. Every method raises NoAnswer."""
+
+    async def group(self, namespace: str, *, name: str) -> Manifest | None:
+        """Return a PodGroup, or None where it or its API does not exist."""
+
+    async def pods(self, namespace: str, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those of the pods that exist, by name."""
+
+    async def set_group_conditions(
+        self, namespace: str, *, name: str, uid: str, conditions: Sequence[Mapping[str, Any]]
+    ) -> ApiAnswer:
+        """Write conditions of a PodGroup, on the condition that it is the same group."""
+
+    async def set_pod_condition(
+        self, namespace: str, *, name: str, uid: str, condition: Mapping[str, Any]
+    ) -> ApiAnswer:
+        """Write a condition of a pod, on the condition that it is the same pod."""
+
+    async def create_event(self, namespace: str, *, body: Mapping[str, Any]) -> ApiAnswer:
+        """Create an event; 409 where it was told before."""
+
+    async def event(self, namespace: str, *, name: str) -> Manifest | None:
+        """Return an event, or None."""
+
+    async def repeat_event(self, namespace: str, *, name: str, count: int, at: str) -> ApiAnswer:
+        """Say that a known event happened again."""
+
+
 class DecisionBus(Protocol):
     """The bus, as the binder uses it; `services.runtime.bus.Bus` is the real one."""
 

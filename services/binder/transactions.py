@@ -4,7 +4,7 @@ import asyncio
 
 from services.binder.running import Run, Tools
 from services.core.decisions import Decision, Proposed
-from services.core.ledger import OpenTransaction
+from services.core.ledger import MAX_ENDED, OpenTransaction
 from services.core.objects import GangId, TransactionId
 
 
@@ -18,6 +18,8 @@ class Transactions:
         self._runs: dict[TransactionId, Run] = {}
         self._by_gang: dict[GangId, TransactionId] = {}
         self._tasks: dict[TransactionId, asyncio.Task[None]] = {}
+        #: Insertion-ordered, for bounded memory.
+        self._ended: dict[TransactionId, None] = {}
         self._is_stopping = False
 
     def resume(self) -> None:
@@ -52,7 +54,7 @@ class Transactions:
             task.cancel()
 
     def _take_up(self, transaction: OpenTransaction, *, is_resumed: bool) -> None:
-        if self._is_stopping:
+        if self._is_stopping or transaction.id in self._ended:
             return
         run = Run(self._tools, transaction, is_resumed=is_resumed)
         self._runs[transaction.id] = run
@@ -66,6 +68,10 @@ class Transactions:
         try:
             async with self._places:
                 await run.run()
+            # The stream may still bring a round that was proposed before it brings the end.
+            self._ended[transaction.id] = None
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
         finally:
             self._tools.metrics.open.dec()
             self._runs.pop(transaction.id, None)

@@ -29,7 +29,7 @@ class KubeCalls:
     def __init__(
         self, client: KubeClient, *, pace: Pace, readiness: Readiness, metrics: BinderMetrics, clock: Clock
     ) -> None:
-        """Keep the parts; the API counts as unknown until its first answer."""
+        """Keep the parts; the API counts as not ready until its first answer."""
         self._client = client
         self._pace = pace
         self._readiness = readiness
@@ -88,13 +88,16 @@ class KubeCalls:
         self._observe("list", "200", since_s=started_s)
         self._heard(200, path=path)
 
-    async def served_version(self, group: str, *, wanted: tuple[str, ...]) -> str:
-        """Return the first of the wanted versions that the server has, or nothing. Raises NoAnswer."""
+    async def served_version(self, group: str, *, wanted: tuple[str, ...], resource: str) -> str:
+        """Return the first of the wanted versions that serves the resource, or nothing. Raises NoAnswer."""
         try:
             served = await self._client.served_versions(group)
+            for version in wanted:
+                if version in served and resource in await self._client.resources(group, version):
+                    return version
         except (KubeUnavailable, KubeError) as error:
             raise NoAnswer(str(error)) from error
-        return next((version for version in wanted if version in served), "")
+        return ""
 
     async def keep_in_touch(self) -> None:
         """Ask for a sign of life for ever, so that readiness is right also while nothing is bound."""

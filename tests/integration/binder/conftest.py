@@ -15,7 +15,7 @@ __all__ = ["nats_server", "scene"]
 
 
 @pytest.fixture
-async def scene(nats_server: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Scene]:  # noqa: F811 - the fixture above
+async def scene(nats_server: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Scene]:
     """A cluster of eight nodes with eight GPUs each, and an empty NATS server."""
     async with (
         running(ClusterSettings(nodes=8, run_s=600)) as sandbox,

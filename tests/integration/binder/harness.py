@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -48,7 +48,9 @@ from services.runtime.lifecycle import Runtime
 from services.runtime.log import get
 from services.sandbox import kubeconfig
 from services.sandbox.app import RunningSandbox
-from services.sandbox.watching import Change
+
+if TYPE_CHECKING:
+    from services.sandbox.watching import Change
 
 E = TypeVar("E", bound=DecisionEvent)
 Manifest = dict[str, Any]
@@ -71,9 +73,7 @@ class Binder:
 
     async def kill(self) -> None:
         """End it as a crash would: nothing is finished."""
-        self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
+        await _end(self.task)
 
     async def stop(self) -> None:
         """End it as an operator would."""
@@ -150,8 +150,7 @@ class Scene:
     async def close(self) -> None:
         """End all binders; one that crashed fails the test."""
         for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+            await _end(task)
         for binder in self._binders:
             if not binder.task.done():
                 await binder.kill()
@@ -219,6 +218,20 @@ class Scene:
         found = self.sandbox.store.find("podgroups", group="scheduling.k8s.io", namespace="team-a", name=name)
         assert found is not None
         return found
+
+    def conditions(self, name: str) -> dict[str, tuple[str, str, str]]:
+        """Return status, reason and message of a PodGroup's conditions, by type."""
+        found = self.group(name).get("status", {}).get("conditions", ())
+        return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
+
+    def events(self) -> list[tuple[str, str, str, int]]:
+        """Return kind of object, type, reason and count of the events, sorted."""
+        found = self.sandbox.store.objects("events", namespace="team-a")
+        return sorted(
+            (one["involvedObject"]["kind"], one["type"], one["reason"], one["count"])
+            for one in found
+            if one["source"]["component"] == "phalanx-binder"
+        )
 
     def bound(self) -> dict[str, str]:
         """Return node by pod of the bound pods that are not being deleted."""
@@ -350,6 +363,13 @@ class Scene:
             async with self._heard:
                 self.decisions += [decode_decision(message.data) for message in batch.messages]
                 self._heard.notify_all()
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel until it has ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=0.2)
 
 
 def pod_spec(group: str, *, gpus: int) -> Manifest:
