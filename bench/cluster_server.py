@@ -7,6 +7,7 @@ the time, at a rate or as fast as it can; `compact` breaks the watches and makes
 """
 
 import asyncio
+import gc
 import sys
 import time
 import uuid
@@ -45,6 +46,8 @@ async def _serve(path: Path, *, pods: int, nodes: int) -> None:
             sandbox.store.insert(sandbox.store.kind("nodes"), _node(number))
         for number in range(pods):
             sandbox.store.insert(sandbox.store.kind("pods"), _pod(number, node_count=nodes))
+        # A real API server does not stop for Python's cycle collector to visit all of this.
+        gc.freeze()
         kubeconfig.write(path, url=sandbox.url)
         _say_done()
         reader = asyncio.StreamReader()
