@@ -19,7 +19,9 @@ DENIED = Answer(code=422, reason="Invalid", message="admission webhook denied th
 
 async def test_a_refused_member_gets_another_node(system: System, api: Api) -> None:
     """One refused binding costs one more round, and no other member anything."""
-    refusal = system.apiserver.faults.add(Match(method="POST", path="/pods/g-5/binding$"), Action(answer=DENIED))
+    refusal = system.apiserver.faults.add(
+        Match(method="POST", path="/pods/g-5/binding$", lacks="dryRun"), Action(answer=DENIED)
+    )
     async with watched(system) as watch:
         gang = await submit(api, "g", size=SIZE)
         watch.needed[gang] = SIZE
@@ -43,7 +45,7 @@ async def test_without_a_repair_window_the_gang_is_undone_whole_and_its_job_star
 ) -> None:
     """With a window of zero nothing of a failed gang stays; the Job recreates the pods, and they are placed."""
     refusal = system.apiserver.faults.add(
-        Match(method="POST", path="/pods/j-5-[a-z0-9]+/binding$"), Action(answer=DENIED), times=None
+        Match(method="POST", path="/pods/j-5-[a-z0-9]+/binding$", lacks="dryRun"), Action(answer=DENIED), times=None
     )
     async with watched(system) as watch:
         gang = await submit_job(api, "j", size=SIZE, annotations={"phalanx.dev/repair-window": "0s"})
