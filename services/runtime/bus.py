@@ -2,12 +2,16 @@
 
 Writing is compare-and-set on the last sequence of a subject. Reading is a pull consumer without acknowledgements: it
 brings back-pressure for free, and its delivery counter shows a gap, upon which the reader starts again.
+
+Requests wait for a lost connection to come back, and are given up in the moment in which it is lost: an answer that was
+on its way never arrives, and whoever waits for it learns at once that the outcome is unknown.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -17,20 +21,26 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from services.runtime.health import Readiness
+from services.runtime.pulling import Puller, Silence
 
 WRONG_LAST_SEQUENCE = 10071
 """JetStream's error code for a failed compare-and-set."""
 STREAM_NAME_IN_USE = 10058
+STREAM_NOT_FOUND = 10059
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 MESSAGE_TTL = "Nats-TTL"
 
-FETCH_MESSAGES = 1000
-FETCH_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 5.0
+FOLLOW_PAUSE_S = 0.2
+"""Between two tries to read a stream that does not exist, or not yet again."""
 CONSUMER_IDLE_S = 60.0
+CLOSE_TIMEOUT_S = 1.0
+
+_FAULTS = (nats.errors.Error, APIError, OSError, TimeoutError)
+_PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
 
 class StaleWrite(Exception):
@@ -103,16 +113,21 @@ class Bus:
     """
 
     def __init__(self, *, url: str, name: str, readiness: Readiness) -> None:
-        """Keep what `connect` needs; nothing is opened yet."""
-        self._url = url
+        """Keep what `connect` needs; nothing is opened yet. `url` may be several, separated by commas."""
+        self._urls = [one.strip() for one in url.split(",") if one.strip()]
+        self._shown = _PASSWORD.sub("", ", ".join(self._urls))
         self._name = name
         self._readiness = readiness
         self._client = Client()
         self._context: JetStreamContext | None = None
+        self._connected = asyncio.Event()
+        self._requests: set[asyncio.Timeout] = set()
+        self._pullers: set[Puller] = set()
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Connect, waiting for the server as long as it takes."""
-        self._readiness.set("nats", ready=False, detail=f"connecting to {self._url}")
+        self._readiness.set("nats", ready=False, detail=f"connecting to {self._shown}")
         patient = AsyncRetrying(
             wait=wait_random_exponential(multiplier=0.1, max=2),
             retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
@@ -121,53 +136,83 @@ class Bus:
             with attempt:
                 await self._connect()
         self._context = self._client.jetstream(timeout=REQUEST_TIMEOUT_S)
-        self._readiness.set("nats", ready=True, detail=f"connected to {self._url}")
+        await self._on_connected()
         return self
 
     async def _connect(self) -> None:
         try:
             await self._client.connect(
-                servers=[self._url],
+                servers=self._urls,
                 name=self._name,
                 max_reconnect_attempts=-1,
                 allow_reconnect=True,
                 reconnect_time_wait=0.2,  # type: ignore[arg-type]  # the library sleeps for it; fractions work
                 connect_timeout=2,
-                ping_interval=10,
+                ping_interval=3,
                 max_outstanding_pings=2,
                 pending_size=64 * 2**20,
                 error_cb=self._on_error,
                 disconnected_cb=self._on_disconnected,
-                reconnected_cb=self._on_reconnected,
+                reconnected_cb=self._on_connected,
             )
         except (OSError, nats.errors.Error, TimeoutError) as error:
-            self._readiness.set("nats", ready=False, detail=f"waiting for {self._url}: {error}")
+            self._readiness.set("nats", ready=False, detail=f"waiting for {self._shown}: {error}")
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush what is pending where the server still answers, and close."""
-        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
-            if self._client.is_connected:
-                await self._client.flush(timeout=1)
+        """Remove what readers left on the server and flush what is pending, where it still answers, and close."""
+        self._is_closing = True
+        with contextlib.suppress(*_FAULTS):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                for puller in tuple(self._pullers):
+                    await self._drop(puller)
+                if self._client.is_connected:
+                    await self._client.flush(timeout=1)
         await self._client.close()
+        self._wake()
 
     async def _on_error(self, error: Exception) -> None:
         if not self._client.is_connected:
-            self._readiness.set("nats", ready=False, detail=f"waiting for {self._url}: {error}")
+            self._readiness.set("nats", ready=False, detail=f"waiting for {self._shown}: {error}")
 
     async def _on_disconnected(self) -> None:
-        self._readiness.set("nats", ready=False, detail=f"waiting for {self._url}: disconnected")
+        if self._is_closing:
+            return
+        self._connected.clear()
+        self._readiness.set("nats", ready=False, detail=f"waiting for {self._shown}: disconnected")
+        for request in self._requests:
+            if not request.expired():
+                request.reschedule(0.0)
 
-    async def _on_reconnected(self) -> None:
-        self._readiness.set("nats", ready=True, detail=f"connected to {self._url}")
+    async def _on_connected(self) -> None:
+        self._readiness.set("nats", ready=True, detail=f"connected to {self._shown}")
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let everybody look again who waits for the connection, or for something on it."""
+        self._connected.set()
+        for puller in self._pullers:
+            puller.interrupt()
 
     @property
     def _jetstream(self) -> JetStreamContext:
         if self._context is None:
             raise RuntimeError("the bus is not open: use `async with Bus(...)`")
         return self._context
+
+    @contextlib.asynccontextmanager
+    async def _request(self) -> AsyncIterator[JetStreamContext]:
+        """Wait for the connection and allow one request on it, as long as it holds. Raises TimeoutError."""
+        jetstream = self._jetstream
+        async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
+            await self._connected.wait()
+            self._requests.add(limit)
+            try:
+                yield jetstream
+            finally:
+                self._requests.discard(limit)
 
     async def ensure_streams(self, streams: Sequence[StreamDefinition]) -> None:
         """Create the streams that do not exist, waiting for a server that is still starting JetStream.
@@ -177,11 +222,17 @@ class Bus:
         patient = AsyncRetrying(
             wait=wait_random_exponential(multiplier=0.1, max=2),
             retry=retry_if_exception_type(BusUnavailable),
+            before_sleep=self._tell_missing,
         )
         for stream in streams:
             async for attempt in patient:
                 with attempt:
                     await self._ensure_stream(stream)
+        self._readiness.remove("streams")
+
+    def _tell_missing(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self._readiness.set("streams", ready=False, detail=str(error))
 
     async def _ensure_stream(self, stream: StreamDefinition) -> None:
         config = api.StreamConfig(
@@ -197,12 +248,13 @@ class Bus:
             duplicate_window=120,
         )
         try:
-            await self._jetstream.add_stream(config)
+            async with self._request() as jetstream:
+                await jetstream.add_stream(config)
         except APIError as error:
             if error.err_code != STREAM_NAME_IN_USE:
                 raise BusUnavailable(f"stream {stream.name} cannot be created: {error}") from error
         except (nats.errors.Error, TimeoutError, OSError) as error:
-            raise BusUnavailable(f"stream {stream.name} cannot be created: {error}") from error
+            raise BusUnavailable(f"stream {stream.name} cannot be created: {error or 'no answer'}") from error
 
     async def publish(
         self,
@@ -225,7 +277,8 @@ class Bus:
         if ttl_s is not None:
             given[MESSAGE_TTL] = f"{int(ttl_s)}s"
         try:
-            answer = await self._jetstream.publish(subject, data, headers=given)
+            async with self._request() as jetstream:
+                answer = await jetstream.publish(subject, data, headers=given)
         except APIError as error:
             if error.err_code == WRONG_LAST_SEQUENCE:
                 raise StaleWrite(f"{subject}: expected last sequence {expected_sequence}: {error}") from error
@@ -235,10 +288,13 @@ class Bus:
         return int(answer.seq)
 
     async def last(self, stream: str, *, subject: str) -> Message | None:
-        """Return the last message of a subject, or None. Raises BusUnavailable."""
+        """Return the last message of a subject, or None. Raises BusUnavailable, also where there is no such stream."""
         try:
-            found = await self._jetstream.get_last_msg(stream, subject)
-        except NotFoundError:
+            async with self._request() as jetstream:
+                found = await jetstream.get_last_msg(stream, subject)
+        except NotFoundError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                raise BusUnavailable(f"stream {stream} does not exist") from error
             return None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"{subject}: {error or type(error).__name__}") from error
@@ -255,67 +311,85 @@ class Bus:
         """Yield the stored messages, then each new one as it comes, for ever.
 
         `last_per_subject` starts with the last message of each subject instead of all of them. An empty batch is
-        yielded once where nothing is stored. After a gap or an expired consumer everything is delivered again, and
-        the first batch says `restarted`.
+        yielded once where nothing is stored. After a gap or a lost consumer everything is delivered again, and the
+        first batch says `restarted`. A stream that does not exist is waited for. Ends when the bus is closed.
         """
-        restarted = False
-        while True:
+        config = _consumer(subjects, last_per_subject=last_per_subject)
+        condition = f"stream {stream}"
+        has_begun = must_restart = False
+        while not self._is_closing:
             try:
-                async for batch in self._consume(stream, subjects=subjects, last_per_subject=last_per_subject):
-                    yield Batch(messages=batch.messages, pending=batch.pending, restarted=restarted)
-                    restarted = False
-            except (nats.errors.Error, APIError, OSError, TimeoutError) as error:
-                self._readiness.set("nats", ready=False, detail=f"reading {stream} from {self._url}: {error}")
-                await asyncio.sleep(0.2)
-            else:
-                self._readiness.set("nats", ready=self._client.is_connected, detail=f"reading {stream} again")
-            restarted = True
+                async with contextlib.aclosing(self._consume(stream, config)) as batches:
+                    async for batch in batches:
+                        self._readiness.remove(condition)
+                        yield replace(batch, restarted=must_restart)
+                        has_begun, must_restart = True, False
+            except _FAULTS as error:
+                self._readiness.set(condition, ready=False, detail=f"{self._shown}: {error or 'no answer'}")
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+                await self._connected.wait()
+            must_restart = has_begun
 
-    async def _consume(
-        self, stream: str, *, subjects: str | Sequence[str], last_per_subject: bool
-    ) -> AsyncIterator[Batch]:
+    async def _consume(self, stream: str, config: api.ConsumerConfig) -> AsyncGenerator[Batch, None]:
         """Yield batches of one consumer until a gap shows."""
-        config = api.ConsumerConfig(
-            deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT if last_per_subject else api.DeliverPolicy.ALL,
-            ack_policy=api.AckPolicy.NONE,
-            inactive_threshold=CONSUMER_IDLE_S,
-            mem_storage=True,
-        )
-        if isinstance(subjects, str):
-            config.filter_subject = subjects
-        else:
-            config.filter_subjects = list(subjects)
-        info = await self._jetstream.add_consumer(stream, config)
-        subscription = await self._jetstream.pull_subscribe_bind(consumer=info.name, stream=stream)
-        self._readiness.set("nats", ready=True, detail=f"connected to {self._url}")
+        async with self._request() as jetstream:
+            info = await jetstream.add_consumer(stream, config)
+        puller = Puller(self._client, stream=stream, consumer=info.name)
+        self._pullers.add(puller)
         try:
-            delivered = 0
-            if not info.num_pending:
+            await puller.open()
+            delivered, pending = 0, info.num_pending or 0
+            if not pending:
                 yield Batch(messages=(), pending=0)
             while True:
                 try:
-                    raw = await subscription.fetch(FETCH_MESSAGES, timeout=FETCH_TIMEOUT_S)
-                except TimeoutError:
-                    # Nothing came; the consumer must still exist, else we would wait for ever.
-                    held = await self._jetstream.consumer_info(stream, info.name)
-                    if held.delivered is not None and held.delivered.consumer_seq != delivered:
+                    raw = await puller.next()
+                except Silence:
+                    if not await self._is_complete(puller):
                         return
                     continue
                 if not raw:
-                    # The server ended the request: the consumer, or its stream, was deleted.
-                    return
+                    # What was pending went away unread, as a tombstone whose time was over.
+                    if pending:
+                        pending = 0
+                        yield Batch(messages=(), pending=0)
+                    continue
                 counters = [message.metadata.sequence.consumer for message in raw]
                 if counters != list(range(delivered + 1, delivered + 1 + len(raw))):
                     return
-                delivered += len(raw)
-                yield Batch(
-                    messages=tuple(_received(message) for message in raw),
-                    pending=raw[-1].metadata.num_pending,
-                )
+                delivered, pending = counters[-1], raw[-1].metadata.num_pending
+                yield Batch(messages=tuple(_received(message) for message in raw), pending=pending)
         finally:
-            with contextlib.suppress(nats.errors.Error, APIError, OSError, TimeoutError):
-                await subscription.unsubscribe()
-                await self._jetstream.delete_consumer(stream, info.name)
+            with contextlib.suppress(*_FAULTS):
+                await self._drop(puller)
+
+    async def _is_complete(self, puller: Puller) -> bool:
+        """Tell whether everything that the consumer says it delivered has arrived. Raises where it is gone."""
+        async with self._request() as jetstream:
+            held = await jetstream.consumer_info(puller.stream, puller.consumer)
+            # What was sent before the answer to a ping is here with it.
+            await self._client.flush()
+        return held.delivered is None or held.delivered.consumer_seq <= puller.received
+
+    async def _drop(self, puller: Puller) -> None:
+        """Remove a consumer from the server, where it answers; otherwise it expires by itself."""
+        if puller not in self._pullers:
+            return
+        self._pullers.discard(puller)
+        await puller.close()
+        if self._client.is_connected:
+            async with self._request() as jetstream:
+                await jetstream.delete_consumer(puller.stream, puller.consumer)
+
+
+def _consumer(subjects: str | Sequence[str], *, last_per_subject: bool) -> api.ConsumerConfig:
+    return api.ConsumerConfig(
+        deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT if last_per_subject else api.DeliverPolicy.ALL,
+        ack_policy=api.AckPolicy.NONE,
+        inactive_threshold=CONSUMER_IDLE_S,
+        mem_storage=True,
+        filter_subjects=[subjects] if isinstance(subjects, str) else list(subjects),
+    )
 
 
 def _received(message: Msg) -> Message:

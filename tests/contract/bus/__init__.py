@@ -1,0 +1,1 @@
+"""One suite for the bus and its fake: what services rely on."""

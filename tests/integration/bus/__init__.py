@@ -1,0 +1,1 @@
+"""The bus on a real server that fails."""
