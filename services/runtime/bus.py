@@ -170,7 +170,9 @@ class Bus:
                     await self._drop(puller)
                 if self._client.is_connected:
                     await self._client.flush(timeout=1)
-        await self._client.close()
+        # The client flushes once more, also where the connection broke a moment ago.
+        with contextlib.suppress(*_FAULTS):
+            await self._client.close()
         self._wake()
 
     async def _on_error(self, error: Exception) -> None:
