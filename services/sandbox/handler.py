@@ -5,6 +5,7 @@ checked cannot change before it is stored.
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -226,18 +227,16 @@ class Handler:
 
     def _called(self, call: Call) -> Reply:
         try:
-            run = self._verbs.get(call.verb)
-            if run is None:
-                raise method_not_allowed()
-            return run(call)
+            return self._verbs.get(call.verb, self._not_allowed)(call)
         except ApiError as error:
             return _error(error)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # The rules read objects without a schema; what they stumble over is a value of the wrong type.
-            kind, version = call.target.kind.kind, call.target.version
-            _log.warning("request.malformed", verb=call.verb, resource=call.target.resource, error=repr(error))
-            message = f'{kind} in version "{version}" cannot be handled as a {kind}: wrong type of value: {error!r}'
-            return _error(bad_request(message))
+        except Exception as error:  # noqa: BLE001 - as the API server survives a panic of one request
+            trace = traceback.format_exc()
+            _log.error("request.failed", verb=call.verb, resource=call.target.resource, traceback=trace)
+            return _error(ApiError(500, reason="InternalError", message=f"Internal error occurred: {error!r}"))
+
+    def _not_allowed(self, _call: Call) -> Reply:
+        raise method_not_allowed()
 
     def _stored(self, call: Call) -> Stored:
         target = call.target

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from services.sandbox.failures import Cause
 from services.sandbox.objects import Obj
 from services.sandbox.selectors import METADATA_FIELDS
-from services.sandbox.validation.shape import Schema
+from services.sandbox.validation.schemas import PLAIN, Fields
 
 Default: TypeAlias = Callable[[Obj, Obj | None], None]
 """Fills defaults into a new version before it is stored, in place; the old version is None at creation."""
@@ -64,8 +64,9 @@ class Kind:
     returns_deleted: bool = False
     #: What a deletion without propagationPolicy does to dependents.
     default_propagation: str = ""
-    #: For kinds whose typed decoding matters (unknown fields dropped, wrong types refused).
-    schema: Mapping[str, Schema] | None = None
+    schema: Fields = field(default_factory=lambda: PLAIN)
+    #: Whether the schema names every field, so that unknown ones are dropped as the API server drops them.
+    has_whole_schema: bool = False
     default: Default = field(default=keep)
     #: Fills in times; apart from `default`, which has no clock.
     stamp: Stamp | None = None

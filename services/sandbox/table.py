@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from services.sandbox.kinds import Kind
-from services.sandbox.validation import claims, devices, events, groups, pods, workloads
+from services.sandbox.validation import claims, devices, events, groups, pods, schemas, workloads
 
 SCHEDULING = "scheduling.k8s.io"
 RESOURCE = "resource.k8s.io"
@@ -17,6 +17,7 @@ POD = Kind(
     selectable=frozenset({"spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase"}),
     has_generation=True,
     returns_deleted=True,
+    schema=schemas.POD,
     default=pods.default_pod,
     validate=pods.validate_pod,
     validate_status=pods.validate_pod_status,
@@ -28,6 +29,7 @@ NODE = Kind(
     short_names=("no",),
     selectable=frozenset({"spec.unschedulable"}),
     accepts_initial_status=True,
+    schema=schemas.NODE,
     default=workloads.default_node,
 )
 NAMESPACE = Kind(
@@ -38,6 +40,7 @@ NAMESPACE = Kind(
     selectable=frozenset({"status.phase"}),
     subresources=("finalize",),
     names_are_labels=True,
+    schema=schemas.NAMESPACE,
     default=workloads.default_namespace,
 )
 POD_GROUP = Kind(
@@ -47,7 +50,8 @@ POD_GROUP = Kind(
     versions=("v1beta1", "v1alpha3"),
     allows_blind_update=False,
     status_keeps_metadata=False,
-    schema=groups.GROUP_SCHEMA,
+    schema=schemas.POD_GROUP,
+    has_whole_schema=True,
     default=groups.default_group,
     validate=groups.validate_group,
     validate_status=groups.validate_group_status,
@@ -59,7 +63,8 @@ WORKLOAD = Kind(
     versions=("v1beta1", "v1alpha3"),
     has_status=False,
     allows_blind_update=False,
-    schema=groups.WORKLOAD_SCHEMA,
+    schema=schemas.WORKLOAD,
+    has_whole_schema=True,
     default=groups.default_workload,
     validate=groups.validate_workload,
 )
@@ -71,6 +76,7 @@ PRIORITY_CLASS = Kind(
     has_status=False,
     short_names=("pc",),
     has_generation=True,
+    schema=schemas.PRIORITY_CLASS,
     default=workloads.default_priority_class,
     validate=workloads.validate_priority_class,
 )
@@ -80,6 +86,7 @@ RESOURCE_CLAIM = Kind(
     group=RESOURCE,
     status_keeps_metadata=False,
     returns_deleted=True,
+    schema=schemas.CLAIM,
     default=claims.default_claim,
     validate=claims.validate_claim,
     validate_status=claims.validate_claim_status,
@@ -90,6 +97,7 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
     group=RESOURCE,
     has_status=False,
     returns_deleted=True,
+    schema=schemas.CLAIM_TEMPLATE,
     default=claims.default_template,
     validate=claims.validate_template,
 )
@@ -102,6 +110,7 @@ JOB = Kind(
     default_propagation="Orphan",
     has_generation=True,
     status_keeps_metadata=False,
+    schema=schemas.JOB,
     default=workloads.default_job,
     validate=workloads.validate_job,
 )
@@ -113,6 +122,7 @@ DEPLOYMENT = Kind(
     short_names=("deploy",),
     categories=("all",),
     has_generation=True,
+    schema=schemas.REPLICATED,
     default=workloads.default_deployment,
     validate=workloads.validate_selected,
 )
@@ -124,6 +134,7 @@ REPLICA_SET = Kind(
     short_names=("rs",),
     categories=("all",),
     has_generation=True,
+    schema=schemas.REPLICATED,
     default=workloads.default_replica_set,
     validate=workloads.validate_selected,
 )
@@ -139,12 +150,14 @@ KINDS: Sequence[Kind] = (
         has_status=False,
         short_names=("ev",),
         selectable=frozenset({"reason", "type", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}),
+        schema=schemas.EVENT,
         validate=events.validate_event,
     ),
     Kind(
         kind="ResourceQuota",
         plural="resourcequotas",
         short_names=("quota",),
+        schema=schemas.QUOTA,
         default=workloads.default_quota,
     ),
     PRIORITY_CLASS,
@@ -179,6 +192,7 @@ KINDS: Sequence[Kind] = (
         has_generation=True,
         status_keeps_metadata=False,
         returns_deleted=True,
+        schema=schemas.DEVICE_TAINT_RULE,
         stamp=devices.stamp_taint,
     ),
     Kind(kind="Lease", plural="leases", group="coordination.k8s.io", has_status=False),
@@ -193,6 +207,7 @@ KINDS: Sequence[Kind] = (
         short_names=("hpa",),
         categories=("all",),
         status_keeps_metadata=False,
+        schema=schemas.AUTOSCALER,
         default=workloads.default_autoscaler,
         validate=workloads.validate_autoscaler,
     ),

@@ -132,18 +132,15 @@ class Writer:
         prefix = f'{given_kind} in version "{version}" cannot be handled as a {kind.kind}'
         if given_kind != kind.kind:
             raise bad_request(f"{prefix}: expected kind {kind.kind}, got {given_kind}")
-        if wrong := shape.wrong_part(obj):
-            raise bad_request(f"{prefix}: json: cannot unmarshal value into Go struct field {wrong}")
-        for part in ("metadata", "spec", "status"):
-            if isinstance(obj.get(part), dict):
-                # null and empty lists are the same as nothing.
-                obj[part] = {name: value for name, value in obj[part].items() if value not in (None, [])}
-        if kind.schema is None:
-            return obj
         try:
-            return shape.decode(obj, kind.schema, strict=options.is_strict)
+            decoded = shape.decode(obj, kind.schema, is_complete=kind.has_whole_schema, is_strict=options.is_strict)
         except ApiError as error:
             raise bad_request(f"{prefix}: {error.message}") from error
+        for part in ("metadata", "spec", "status"):
+            if part in decoded:
+                # Empty lists are the same as nothing.
+                decoded[part] = {name: value for name, value in decoded[part].items() if value != []}
+        return decoded
 
     def create(
         self, kind: Kind, obj: Obj, *, namespace: str = "", version: str = "", options: WriteOptions = DEFAULT_OPTIONS

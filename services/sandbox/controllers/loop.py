@@ -8,6 +8,7 @@ import asyncio
 import heapq
 import itertools
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -16,7 +17,8 @@ from services.runtime.clock import Clock
 from services.sandbox.failures import ApiError
 from services.sandbox.watching import Change
 
-_RETRY_S = 1.0
+_FIRST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 30.0
 _TURN = 64
 """Objects looked at before requests get their turn on the event loop."""
 
@@ -49,6 +51,8 @@ class ControllerLoop:
         self._pending: dict[tuple[int, str], None] = {}
         self._timers: list[tuple[float, int, int, str]] = []
         self._order = itertools.count()
+        #: Refusals in a row, so that what cannot succeed is tried less and less often.
+        self._refusals: Counter[tuple[str, str]] = Counter()
         self._wake = asyncio.Event()
 
     def on_change(self, change: Change) -> None:
@@ -93,14 +97,19 @@ class ControllerLoop:
 
     def _reconciled(self, controller: Controller, key: str) -> float | None:
         try:
-            return controller.reconcile(key)
+            delay_s = controller.reconcile(key)
         except ApiError as error:
             self._log.info("controller.refused", controller=controller.name, object=key, error=str(error))
         except Exception:  # noqa: BLE001 - one strange object must not stop the cluster
             # Nothing would be different in a second; the next change of the object is another chance.
             self._report(controller, key)
             return None
-        return _RETRY_S
+        else:
+            self._refusals.pop((controller.name, key), None)
+            return delay_s
+        self._refusals[controller.name, key] += 1
+        doublings = self._refusals[controller.name, key] - 1
+        return min(_FIRST_RETRY_S * 2.0 ** min(doublings, 10), _LONGEST_RETRY_S)
 
     def _report(self, controller: Controller, key: str) -> None:
         # As text: a renderer that shows local variables would print half the cluster.

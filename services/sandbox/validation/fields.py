@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.sandbox.failures import Cause, bad_request, immutable, invalid_value, required, too_long
+from services.sandbox.failures import Cause, immutable, invalid_value, required, too_long
 from services.sandbox.objects import Obj
 
 _LABEL_LIMIT = 63
@@ -111,16 +111,9 @@ def present(prefix: str, *, holder: Obj, names: tuple[str, ...]) -> Iterator[Cau
             yield required(f"{prefix}.{name}")
 
 
-_INT32 = range(-(2**31), 2**31)
-
-
 def at_least_zero(prefix: str, *, holder: Obj, names: tuple[str, ...]) -> Iterator[Cause]:
-    """These counts, where given, are not negative; raises 400 for what is no 32-bit integer."""
+    """These counts, where given, are not negative."""
     for name in names:
         value = holder.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value not in _INT32:
-            raise bad_request(f"json: cannot unmarshal {value!r} into Go struct field {prefix}.{name} of type int32")
-        if value < 0:
+        if value is not None and value < 0:
             yield invalid_value(f"{prefix}.{name}", value=value, detail="must be greater than or equal to 0")

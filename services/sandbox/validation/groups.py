@@ -1,6 +1,6 @@
 """PodGroups and Workloads (scheduling.k8s.io) with the gate GenericWorkload on and its sub-gates off."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from services.sandbox.failures import (
     Cause,
@@ -13,39 +13,9 @@ from services.sandbox.failures import (
 )
 from services.sandbox.objects import Obj, metadata, spec, status
 from services.sandbox.validation import fields
-from services.sandbox.validation.shape import Schema
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 _TEMPLATE_LIMIT = 8
-
-_POLICY: Mapping[str, Schema] = {"basic": {}, "gang": {"minCount": "int32"}}
-_DISRUPTION: Mapping[str, Schema] = {"single": {}, "all": {}}
-_SHARED: Mapping[str, Schema] = {
-    "schedulingPolicy": _POLICY,
-    "schedulingConstraints": "any",
-    "resourceClaims": "any",
-    "disruptionMode": _DISRUPTION,
-    "priorityClassName": "string",
-    "priority": "int32",
-    "preemptionPolicy": "string",
-}
-GROUP_SCHEMA: Mapping[str, Schema] = {
-    "metadata": "any",
-    "spec": {
-        **_SHARED,
-        "parentCompositePodGroupName": "string",
-        "workloadRef": {"workloadName": "string", "templateName": "string"},
-    },
-    "status": "any",
-}
-WORKLOAD_SCHEMA: Mapping[str, Schema] = {
-    "metadata": "any",
-    "spec": {
-        "controllerRef": {"apiGroup": "string", "kind": "string", "name": "string"},
-        "podGroupTemplates": ({**_SHARED, "name": "string"},),
-        "compositePodGroupTemplates": "any",
-    },
-}
 
 _GATED = ("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName")
 """Fields behind gates that are off: silently removed, as the API server does."""

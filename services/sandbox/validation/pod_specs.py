@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from services.core.quantities import QuantityError, parse_quantity
+from services.core.quantities import parse_quantity
 from services.sandbox.failures import (
     Cause,
-    bad_request,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -33,11 +32,7 @@ def _containers(path: str, *, containers: Sequence[Obj]) -> Iterator[Cause]:
 
 
 def _amounts(resources: Obj, side: str) -> dict[str, int]:
-    found = resources.get(side) or {}
-    try:
-        return {name: parse_quantity(amount, resource=name) for name, amount in found.items()}
-    except QuantityError as error:
-        raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {error}') from error
+    return {name: parse_quantity(amount, resource=name) for name, amount in (resources.get(side) or {}).items()}
 
 
 def _resources(path: str, *, resources: Obj) -> Iterator[Cause]:

@@ -1,110 +1,112 @@
-"""Decoding by a small schema, for kinds whose typed decoding clients can observe.
+"""Decoding by schema: values of the wrong type are refused with 400 before any rule looks at them.
 
-The API server drops fields that it does not know (or refuses them when asked to be strict) and answers 400 for a
-value of the wrong type, before any validation. Kinds without a schema here keep whatever JSON they are given.
+A schema names the fields that the sandbox itself reads; whatever else an object has is kept as it came. Only the
+schemas of PodGroup and Workload are complete: there unknown fields are dropped (or refused when asked to be strict),
+as the API server does for every kind. `null` is the same as leaving a field out.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from services.core.quantities import QuantityError, parse_quantity
 from services.sandbox.failures import bad_request
 from services.sandbox.objects import Obj
 
 Schema: TypeAlias = str | Mapping[str, "Schema"] | tuple["Schema"]
-"""A Go scalar type, a struct by field, a one-element tuple for a list, or `any`."""
+"""A Go scalar type, a struct by field (`*` for a map's values), or a one-element tuple for a list."""
 
-_INT32 = range(-(2**31), 2**31)
+ANY_FIELD = "*"
+
+_Check: TypeAlias = Callable[[Any], bool]
+
+
+def _is_int(limit: int) -> _Check:
+    # Not `in range(...)`: there a float would be searched for number by number.
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
+
+
+def _is_quantity(value: Any) -> bool:
+    try:
+        parse_quantity(value, resource="")
+    except QuantityError:
+        return False
+    return True
+
+
+_CHECKS: Mapping[str, _Check] = {
+    "any": lambda _: True,
+    "string": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int32": _is_int(2**31),
+    "int64": _is_int(2**63),
+    "resource.Quantity": _is_quantity,
+}
 
 
 def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, (int, float)):
-        return f"number {value}" if abs(value) not in _INT32 else "number"
+        return f"number {value}"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
 
 
-def _refuse(value: Any, *, path: str, type_: str) -> None:
-    raise bad_request(f"json: cannot unmarshal {_json_type(value)} into Go struct field {path} of type {type_}")
+class _Decoder:
+    """One pass over one object; collects the fields that the schema does not know."""
+
+    def __init__(self, *, is_complete: bool) -> None:
+        self._is_complete = is_complete
+        self.unknown: list[str] = []
+
+    def decode(self, value: Any, *, schema: Schema, path: str) -> Any:
+        if isinstance(schema, str):
+            if not _CHECKS[schema](value):
+                self._refuse(value, path=path, type_=schema)
+            return value
+        if isinstance(schema, tuple):
+            return self._list(value, schema=schema[0], path=path)
+        if not isinstance(value, dict):
+            self._refuse(value, path=path, type_="struct")
+        return self._fields(value, schema=schema, path=path)
+
+    @staticmethod
+    def _refuse(value: Any, *, path: str, type_: str) -> None:
+        raise bad_request(f"json: cannot unmarshal {_json_type(value)} into Go struct field {path} of type {type_}")
+
+    def _list(self, value: Any, *, schema: Schema, path: str) -> list[Any]:
+        if not isinstance(value, list):
+            self._refuse(value, path=path, type_="[]struct")
+        nothing: Any = "" if isinstance(schema, str) else {}
+        return [
+            self.decode(nothing if entry is None else entry, schema=schema, path=f"{path}[{index}]")
+            for index, entry in enumerate(value)
+        ]
+
+    def _fields(self, value: Obj, *, schema: Mapping[str, Schema], path: str) -> Obj:
+        decoded: Obj = {}
+        every = schema.get(ANY_FIELD)
+        for field, inner in value.items():
+            known = schema.get(field, every)
+            inner_path = f"{path}.{field}" if path else field
+            if inner is None:
+                continue
+            if known is not None:
+                decoded[field] = self.decode(inner, schema=known, path=inner_path)
+            elif self._is_complete:
+                self.unknown.append(inner_path)
+            else:
+                decoded[field] = inner
+        return decoded
 
 
-def _scalar(value: Any, *, type_: str, path: str) -> Any:
-    accepted = {
-        "any": True,
-        "string": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int32": isinstance(value, int) and not isinstance(value, bool) and value in _INT32,
-    }
-    if not accepted[type_]:
-        _refuse(value, path=path, type_=type_)
-    return value
-
-
-def _list(value: Any, *, schema: Schema, path: str, unknown: list[str]) -> Any:
-    if not isinstance(value, list):
-        _refuse(value, path=path, type_="[]struct")
-    return [
-        _decode(entry, schema=schema, path=f"{path}[{index}]", unknown=unknown) for index, entry in enumerate(value)
-    ]
-
-
-def _decode(value: Any, *, schema: Schema, path: str, unknown: list[str]) -> Any:
-    if isinstance(schema, str):
-        return _scalar(value, type_=schema, path=path)
-    if isinstance(schema, tuple):
-        return _list(value, schema=schema[0], path=path, unknown=unknown)
-    if not isinstance(value, dict):
-        _refuse(value, path=path, type_="struct")
-    decoded: Obj = {}
-    for field, inner in value.items():
-        inner_path = f"{path}.{field}" if path else field
-        if field not in schema:
-            unknown.append(inner_path)
-        elif inner is not None:
-            decoded[field] = _decode(inner, schema=schema[field], path=inner_path, unknown=unknown)
-    return decoded
-
-
-def decode(obj: Obj, schema: Mapping[str, Schema], *, strict: bool) -> Obj:
-    """The object with unknown fields dropped; raises 400 for wrong types, and for unknown fields when strict."""
-    unknown: list[str] = []
-    decoded = _decode(obj, schema={**schema, "kind": "string", "apiVersion": "string"}, path="", unknown=unknown)
-    if unknown and strict:
-        listed = ", ".join(f'unknown field "{field}"' for field in unknown)
+def decode(obj: Obj, schema: Mapping[str, Schema], *, is_complete: bool, is_strict: bool) -> Obj:
+    """The object as the schema reads it; raises 400 for wrong types, and for unknown fields when strict."""
+    decoder = _Decoder(is_complete=is_complete)
+    whole: Mapping[str, Schema] = {"kind": "string", "apiVersion": "string", **schema}
+    decoded: Obj = decoder.decode(obj, schema=whole, path="")
+    if decoder.unknown and is_strict:
+        listed = ", ".join(f'unknown field "{field}"' for field in decoder.unknown)
         raise bad_request(f"strict decoding error: {listed}")
-    return dict(decoded)
-
-
-def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values())
-
-
-def _is_list_of(type_: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(isinstance(entry, type_) for entry in value)
-
-
-_METADATA_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "name": ("string", lambda value: isinstance(value, str)),
-    "generateName": ("string", lambda value: isinstance(value, str)),
-    "namespace": ("string", lambda value: isinstance(value, str)),
-    "uid": ("types.UID", lambda value: isinstance(value, str)),
-    "resourceVersion": ("string", lambda value: isinstance(value, str)),
-    "labels": ("map[string]string", _is_text_map),
-    "annotations": ("map[string]string", _is_text_map),
-    "finalizers": ("[]string", _is_list_of(str)),
-    "ownerReferences": ("[]v1.OwnerReference", _is_list_of(dict)),
-}
-
-
-def wrong_part(obj: Obj) -> str:
-    """The first part of any object that has the wrong type, as `FIELD of type TYPE`; empty where all are right."""
-    for part in ("metadata", "spec", "status"):
-        if not isinstance(obj.get(part), dict | None):
-            return f".{part} of type struct"
-    for name, (type_, is_right) in _METADATA_TYPES.items():
-        value = (obj.get("metadata") or {}).get(name)
-        if value is not None and not is_right(value):
-            return f".metadata.{name} of type {type_}"
-    return ""
+    return decoded
