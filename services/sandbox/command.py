@@ -61,7 +61,7 @@ async def _serve(settings: ClusterSettings, *, host: str, port: int, kubeconfig_
 )
 @click.option("--controllers/--no-controllers", default=True, help="simulate kubelets and controllers")
 @click.option("--taint-new-nodes/--no-taint-new-nodes", default=True, help="not-ready taint on nodes created later")
-@click.option("--api", "apis", multiple=True, metavar="GROUP=V1,V2", help="serve only these versions of a group")
+@click.option("--api", multiple=True, metavar="GROUP=V1,V2", help="serve only these versions of a group")
 def main(
     *,
     address: str,
@@ -72,7 +72,7 @@ def main(
     job_backoff_seconds: float,
     controllers: bool,
     taint_new_nodes: bool,
-    apis: tuple[str, ...],
+    api: tuple[str, ...],
 ) -> None:
     """Serve a small Kubernetes API from memory until SIGTERM."""
     try:
@@ -86,7 +86,7 @@ def main(
         job_backoff_s=job_backoff_seconds,
         has_controllers=controllers,
         taints_new_nodes=taint_new_nodes,
-        apis=_apis(apis),
+        apis=_apis(api),
     )
     # Objects are many and free of cycles; scanning them as often as Python does by default halves the throughput.
     gc.set_threshold(20_000, 20, 100)
