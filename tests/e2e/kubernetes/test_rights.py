@@ -1,0 +1,113 @@
+"""The rights of `deploy/base/rbac.yaml` are enough, none is too many, and each that is taken away is named.
+
+What was really asked comes from the API server's audit log.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from services.cli.demo.clusters import Refusal
+from services.cli.processes import SERVICES
+from services.core.decisions import Proposed, Repairing, RolledBack, Waiting
+from tests.e2e.api import Api
+from tests.e2e.gangs import member, submit_group, submit_pods
+from tests.e2e.kubernetes import rights
+from tests.e2e.kubernetes.gangs import committed, decided, emptied, placed, refusing, submit_job
+from tests.e2e.kubernetes.rights import Right
+from tests.e2e.kubernetes.system import GPUS, System
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.asyncio(loop_scope="module")]
+
+IS_DENIED = True
+
+SIZE = 16
+
+UNUSED: Mapping[str, Mapping[Right, str]] = {
+    "watcher": {},
+    "placer": {},
+    "binder": {
+        Right(verb="get", resource="events"): "only for an event that happens again, before it is counted up",
+        Right(verb="patch", resource="events"): "as above",
+    },
+    "autoscaler": {},
+}
+"""What a role grants and these tests need not have used, and why it is granted all the same."""
+
+
+async def test_every_right_is_used_and_nothing_else_is_asked(system: System, api: Api) -> None:
+    """A gang that waits, one that is bound, one whose binder dies, one that is undone: no request was too many."""
+    holder = await submit_job(system, api, "holder", size=GPUS)
+    await committed(system, holder)
+    late = await submit_job(system, api, "late", size=SIZE)
+    await decided(system, late, Waiting)
+    await emptied(api)
+    small = await submit_group(api, "small", min_count=1)
+    await submit_pods(api, [member(api, "small", 0)])
+    await committed(system, small)
+    await _undone_by_a_second_binder(system, api)
+    await system.at_rest()
+    await asyncio.gather(*(_all_used(system, service) for service in SERVICES))
+    for service in SERVICES:
+        asked = {one.right for one in system.audit.of(service) if one.right is not None}
+        allowed = rights.granted(service)
+        assert asked <= allowed, f"{service} asks for more than it is granted: {asked - allowed}"
+        assert not [one for one in system.audit.of(service) if one.is_forbidden]
+    assert not system.audit.of("placer")
+    assert not system.audit.of("autoscaler")
+
+
+async def test_without_bindings_the_binder_says_so_and_waits(system: System, api: Api) -> None:
+    """Nothing is bound, /readyz names verb and resource, and the gang is bound once the right is back."""
+    await rights.take_away(system.client, "binder", Right(verb="create", resource="pods/binding"))
+    gang = await submit_group(api, "g", min_count=SIZE)
+    await submit_pods(api, [member(api, "g", index) for index in range(SIZE)])
+    await decided(system, gang, Proposed)
+    await system.says("binder", "permissions", "create", "pods/binding")
+    assert await placed(api, "g") == {}
+    await rights.give_back(system.client, "binder")
+    await committed(system, gang)
+    await system.says("binder", "permissions", is_ready=True)
+    assert len(await placed(api, "g")) == SIZE
+
+
+async def test_without_its_list_the_watcher_says_so_and_waits(system: System, api: Api) -> None:
+    """A watcher that may not list pods names the right, and follows them once it is back."""
+    process = system.services.processes["watcher"]
+    await rights.take_away(system.client, "watcher", Right(verb="list", resource="pods"))
+    process.kill()
+    process.start()
+    await system.says("watcher", "watch:pod", "forbidden", "list pods")
+    gang = await submit_group(api, "g", min_count=SIZE)
+    await submit_pods(api, [member(api, "g", index) for index in range(SIZE)])
+    assert not system.recorder.of(gang)
+    await rights.give_back(system.client, "watcher")
+    await process.wait_ready()
+    await committed(system, gang)
+    assert len(await placed(api, "g")) == SIZE
+
+
+async def _undone_by_a_second_binder(system: System, api: Api) -> None:
+    """A member cannot be bound anywhere; the binder dies during the repair, and the next one undoes the gang."""
+    async with refusing(system, api, Refusal(name="rights-nowhere", prefix="u-5-")):
+        gang = await submit_job(system, api, "u", size=SIZE, repair_window="4s")
+        await decided(system, gang, Repairing)
+        system.services.processes["binder"].kill()
+        await system.services.restart("binder")
+        await decided(system, gang, RolledBack)
+    await emptied(api)
+
+
+async def _all_used(system: System, service: str) -> None:
+    """Wait until every right was used that must be: reports are written beside the rest."""
+    expected = rights.granted(service) - UNUSED[service].keys()
+
+    def left() -> set[Right]:
+        return set(expected - {one.right for one in system.audit.of(service) if one.right is not None})
+
+    try:
+        await until(lambda: not left(), what=f"{service} uses its rights", timeout_s=15)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; granted and never used: {sorted(left())}") from None
