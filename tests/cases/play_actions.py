@@ -97,6 +97,7 @@ class Actor:
         assert set(step.arguments["set"]) == {"metadata.uid"}, f"step {step.number}: replace knows metadata.uid only"
         for ref in step.objects:
             await self._remove(ref)
+            await self.replies.force(ref.partition("/")[2])
             await self.stage.create(ref)
 
     async def _remove(self, ref: str) -> None:

@@ -4,6 +4,7 @@ Every binding of a pod that such a step names is held at the API server until th
 are never invented: the step makes the API's objects such that the server itself refuses, and that it did is checked.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from services.sandbox.faults import Action, Fault, Match
@@ -22,6 +23,12 @@ class BindReplies:
     stage: Stage
     _held: dict[str, list[Fault]] = field(default_factory=dict)
     _answered: dict[str, int] = field(default_factory=dict)
+    _cordoned: list[str] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every binding that the case holds has been answered."""
+        return all(self._answered.get(pod, 0) == len(faults) for pod, faults in self._held.items())
 
     def hold(self) -> None:
         """Hold what the steps of the case will answer; before that pod's binding can be sent."""
@@ -52,6 +59,18 @@ class BindReplies:
         code = self._codes(pod)[number]
         wanted = 201 if step.arguments["code"] == TIMEOUT else step.arguments["code"]
         assert code == wanted, f"step {step.number}: expected binding of {pod} to be answered {wanted}, got {code}"
+        if self.is_done:
+            await uncordon(self.stage, self._cordoned)
+            self._cordoned.clear()
+
+    async def force(self, pod: str) -> None:
+        """Keep a replaced pod to the forced plan too, where that names its node, until all bindings are answered."""
+        node = forced_plan(self.stage).get(pod)
+        if node is None or self.is_done:
+            return
+        for other in [name for name, gpus in self.stage.unbound_gpus().items() if gpus and name != node]:
+            await self.stage.api.patch("Node", other, {"spec": {"unschedulable": True}})
+            self._cordoned.append(other)
 
     def _store(self, pod: str, step: Step) -> None:
         """Bind the pod elsewhere, where the step says that the API has it so and the held binding does not do it."""
@@ -76,20 +95,24 @@ class BindReplies:
         return pods
 
 
-async def cordon_others(stage: Stage) -> list[str]:
-    """Force a plan that names nodes: cordon those that it leaves out. Returns them, to be uncordoned once it stands."""
+def forced_plan(stage: Stage) -> Mapping[str, str]:
+    """Return the plan that the case forces: the first that names nodes."""
     plans = [step.expectations["planned"] for step in stage.script.steps if "planned" in step.expectations]
-    if not plans or not isinstance(plans[0], dict):
-        return []
-    wanted = set(plans[0].values())
-    others = [ref.partition("/")[2] for ref in stage.manifests if ref.startswith("Node/") and ref[5:] not in wanted]
+    return plans[0] if plans and isinstance(plans[0], dict) else {}
+
+
+def cordon_others(stage: Stage) -> list[str]:
+    """Force the plan: load the nodes that it leaves out cordoned. Returns them, to be uncordoned once it stands."""
+    wanted = set(forced_plan(stage).values())
+    nodes = [ref.partition("/")[2] for ref in stage.manifests if ref.startswith("Node/")]
+    others = [node for node in nodes if wanted and node not in wanted]
     for node in others:
         stage.manifests[f"Node/{node}"].setdefault("spec", {})["unschedulable"] = True
     return others
 
 
-async def uncordon(stage: Stage, nodes: list[str]) -> None:
+async def uncordon(stage: Stage, nodes: Iterable[str]) -> None:
     """Let the nodes be used again."""
     for node in nodes:
         await stage.api.patch("Node", node, {"spec": {"unschedulable": None}})
-        stage.manifests[f"Node/{node}"]["spec"].pop("unschedulable")
+        stage.manifests[f"Node/{node}"].setdefault("spec", {}).pop("unschedulable", None)
