@@ -32,8 +32,14 @@ LONGEST_WAIT_S = 5.0
 LONGEST_RETRY_AFTER_S = 30.0
 STEADY_S = 0.5
 """A watch that is open for so long works, even if nothing has happened in it."""
+TROUBLING_CLOSES = 4
+"""So many watches in a row that are closed at once are a fault; a few are the server's business."""
 YIELD_EVERY = 32
 """After so many objects the event loop's other tasks get their turn, also where the next ones have already arrived."""
+
+
+class _ClosedAtOnce(ApiFailed):
+    """A watch ended before anything came."""
 
 
 class KindWatch:
@@ -232,7 +238,7 @@ class KindWatch:
         finally:
             steady.cancel()
         if not event_count and self._clock.monotonic() - started_s < STEADY_S:
-            raise ApiFailed(f"the API server closed the watch of {self._watched.resource} at once")
+            raise _ClosedAtOnce(f"the API server closes each watch of {self._watched.resource} at once")
 
     async def _take_event(self, event_type: str, manifest: Mapping[str, Any]) -> None:
         self._metrics.events.labels(self._kind.value, event_type.lower()).inc()
@@ -329,6 +335,8 @@ class KindWatch:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, HistoryGone):
             self._metrics.relists.labels(self._kind.value, "gone_in_list").inc()
+            return
+        if isinstance(error, _ClosedAtOnce) and state.attempt_number < TROUBLING_CLOSES:
             return
         detail = error.detail if isinstance(error, ApiFailed) else str(error)
         if not self._is_troubled:

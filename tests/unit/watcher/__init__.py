@@ -1,0 +1,1 @@
+"""The watcher's decisions and its publisher, without sockets."""
