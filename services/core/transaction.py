@@ -10,13 +10,13 @@ without a network. Moments are arguments; `due` says when time alone makes a dif
     refused    repairing (wait for the next round) -> undo -> rolled back
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from services.core.decisions import Assignment, Committed, OpenMember, Proposed, Refused, Repairing, RolledBack
+from services.core.decisions import Committed, OpenMember, Proposed, Refused, Repairing, RolledBack
 from services.core.objects import GangId, TransactionId, Uid
-from services.core.reasons import Reason, ReasonCode
+from services.core.reasons import Reason
 from services.core.transaction_members import (
     Member,
     after_answer,
@@ -29,6 +29,7 @@ from services.core.transaction_members import (
     reasons_of,
     target_of,
 )
+from services.core.transaction_reasons import deadline_exceeded, ending_reasons, kept_reason, member_gone
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
     Answer,
@@ -42,6 +43,7 @@ from services.core.transaction_values import (
     Instruction,
     Probe,
     Probed,
+    Profile,
     Publish,
     Published,
     Removed,
@@ -160,7 +162,7 @@ def _examined(state: TransactionState, event: Examined, *, now: datetime) -> Res
         state.with_members(members), beside=event.beside, allows_delete=event.allows_delete, may_have_written=False
     )
     if state.is_first_try and state.attainable < state.min_count:
-        return _refuse(state, reasons_of(state.members.values()))
+        return _refuse(state, reasons_of(state.members.values()), now=now)
     return _advance(state, now=now)
 
 
@@ -180,7 +182,7 @@ def _advance(state: TransactionState, *, now: datetime) -> Result:
 def _write(state: TransactionState, promised: tuple[Member, ...], *, now: datetime) -> Result:
     """Go on towards the bindings of the promised members."""
     if state.until is None and not state.written and now >= state.proposal.deadline:
-        return _refuse(state, (_deadline_exceeded(state), *reasons_of(state.members.values())))
+        return _refuse(state, (deadline_exceeded(state), *reasons_of(state.members.values())), now=now)
     if any(not one.is_examined for one in promised):
         return _examine(state)
     until = max(state.until or state.proposal.deadline, now)
@@ -196,7 +198,10 @@ def _probes(state: TransactionState, promised: tuple[Member, ...]) -> tuple[Memb
     if state.is_cautious:
         return untried
     known = {one.profile for one in state.members.values() if one.is_probed}
-    first = {one.profile: one for one in reversed(untried) if one.profile not in known}
+    first: dict[Profile, Member] = {}
+    for one in untried:
+        if one.profile not in known:
+            first.setdefault(one.profile, one)
     return tuple(first.values())
 
 
@@ -244,13 +249,21 @@ def _ask(state: TransactionState, *, because: Reason | None = None) -> Result:
         until=state.until,
         min_count=state.min_count,
     )
-    state = replace(state, step=Step.PUBLISHING, ending=event, round_published=number, reproposed=None)
+    state = replace(
+        state,
+        step=Step.PUBLISHING,
+        ending=event,
+        round_published=number,
+        reproposed=None,
+        # Something was refused that the dry run of its like had passed: from now on every binding is tried first.
+        is_cautious=True,
+    )
     return state, (Publish(event=event),)
 
 
 def _end(state: TransactionState, *, now: datetime) -> Result:
     """Give the transaction up: take back what it bound, or refuse where that is nothing."""
-    state = replace(state, end_reasons=state.end_reasons or _ending_reasons(state, now=now))
+    state = replace(state, end_reasons=state.end_reasons or ending_reasons(state, now=now))
     doubtful = state.doubtful(Stage.OPEN, Stage.PROMISED)
     if doubtful:
         return _fence(replace(state, is_ending=True), doubtful)
@@ -262,13 +275,13 @@ def _end(state: TransactionState, *, now: datetime) -> Result:
     if orphans and not state.allows_delete:
         until = now + max(state.proposal.repair_window, KEPT_PATIENCE)
         kept = replace(state, until=until, is_keeping=True, is_ending=False, end_reasons=())
-        return _ask(kept, because=_kept(orphans, of=len(ours)))
+        return _ask(kept, because=kept_reason(orphans, of=len(ours)))
     return replace(state, step=Step.UNDOING), (Undo(targets=tuple(target_of(one) for one in ours)),)
 
 
-def _refuse(state: TransactionState, reasons: tuple[Reason, ...]) -> Result:
+def _refuse(state: TransactionState, reasons: tuple[Reason, ...], *, now: datetime) -> Result:
     """End a transaction that wrote nothing, as far as is known: fences may still find something."""
-    return _end(replace(state, end_reasons=reasons), now=state.started_at)
+    return _end(replace(state, end_reasons=reasons), now=now)
 
 
 def _fence(state: TransactionState, members: tuple[Member, ...]) -> Result:
@@ -293,7 +306,7 @@ def _probed(state: TransactionState, answers: Mapping[Uid, Answer], *, now: date
     verdicts = {one.verdict for one in answers.values()}
     state = _with_answers(replace(state, is_cautious=state.is_cautious or Verdict.REFUSED in verdicts), answers)
     if Verdict.FORBIDDEN in verdicts and state.is_first_try:
-        return _refuse(state, reasons_of(state.members.values()))
+        return _refuse(state, reasons_of(state.members.values()), now=now)
     return _advance(state, now=now)
 
 
@@ -344,7 +357,7 @@ def _followed(state: TransactionState, event: Followed, *, now: datetime) -> Res
         # What is seen to go now goes because of us; the answer to Undo tells.
         return state, ()
     lost = {
-        uid: gone(state.members[uid], reason=_member_gone(state.members[uid].assignment))
+        uid: gone(state.members[uid], reason=member_gone(state.members[uid].assignment))
         for uid in event.lost
         if uid in state.members and state.members[uid].stage not in {Stage.GONE, Stage.UNDONE}
     }
@@ -368,39 +381,12 @@ def _ticked(state: TransactionState, *, now: datetime, problems: tuple[Reason, .
     if moment is None or now < moment:
         return state, ()
     if state.until is not None:
-        reasons = (*_ending_reasons(state, now=now), *problems)
+        reasons = (*ending_reasons(state, now=now), *problems)
         return _end(replace(state, end_reasons=reasons), now=now)
     found = reasons_of(state.members.values())
-    return _refuse(state, (_deadline_exceeded(state), *problems, *found))
+    return _refuse(state, (deadline_exceeded(state), *problems, *found), now=now)
 
 
 def _with_answers(state: TransactionState, answers: Mapping[Uid, Answer]) -> TransactionState:
     members = {uid: after_answer(state.members[uid], answer) for uid, answer in answers.items()}
     return state.with_members(members)
-
-
-def _ending_reasons(state: TransactionState, *, now: datetime) -> tuple[Reason, ...]:
-    found = reasons_of(state.members.values())
-    if state.until is None or now < state.until:
-        return found
-    text = f"{state.counted} of the {state.min_count} needed pods could be had within the repair window"
-    return (Reason(code=ReasonCode.REPAIR_WINDOW_EXPIRED, message=text, count=state.counted), *found)
-
-
-def _deadline_exceeded(state: TransactionState) -> Reason:
-    text = f"nothing was bound by the deadline {state.proposal.deadline.isoformat(timespec='seconds')}"
-    return Reason(code=ReasonCode.DEADLINE_EXCEEDED, message=text)
-
-
-def _member_gone(assignment: Assignment) -> Reason:
-    return Reason(code=ReasonCode.MEMBER_GONE, message=f"pod {assignment.pod} is gone", count=1)
-
-
-def _kept(orphans: Iterable[Member], *, of: int) -> Reason:
-    names = [one.assignment.pod for one in orphans]
-    shown = ", ".join(names[:3]) + ("" if len(names) <= 3 else ", ...")  # noqa: PLR2004 - enough to find them
-    text = (
-        f"{len(names)} of the {of} bound pods have no controller that would recreate them ({shown}), so they stay; "
-        'delete them, make room, or set the annotation phalanx.dev/allow-delete: "true" on the PodGroup'
-    )
-    return Reason(code=ReasonCode.KEPT_WITHOUT_CONTROLLER, message=text, count=len(names))
