@@ -17,10 +17,10 @@ from services.cli.processes import ServiceFailed
 from services.runtime.embedded_nats import NatsServerFailed
 from services.runtime.kube import KubeFault
 from tests.cases.check import FOLDER, Case, UnknownWord, judge, load_case, solve_case
+from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
 from tests.cases.play import play
 
 SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C07", "C08", "C09", "C10")
-EVENTS_IN_FORCE = ("C25", "C27", "C28", "C30", "C41")
 IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE})
 
 BUILD = FOLDER.parents[1] / "build" / "cases"

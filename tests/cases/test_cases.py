@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.cases.check import find_case
-from tests.cases.run import EVENTS_IN_FORCE, IN_FORCE, SNAPSHOTS_IN_FORCE, Outcome, all_cases, replay, run, summary
+from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
+from tests.cases.run import IN_FORCE, SNAPSHOTS_IN_FORCE, Outcome, all_cases, replay, run, summary
 
 
 @pytest.mark.parametrize("case_id", SNAPSHOTS_IN_FORCE)
