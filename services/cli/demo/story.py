@@ -12,11 +12,13 @@ from services.cli.demo.witness import Witness, proposed_for
 from services.cli.processes import LocalProcess
 from services.core.decisions import Committed, Refused, RolledBack, Waiting
 from services.core.names import CONDITION_INITIALLY_SCHEDULED
+from services.core.reasons import ReasonCode
 from services.runtime.kube import KubeClient
 
 GPUS = NODES * GPUS_PER_NODE
 WAIT_S = 60.0
 SAY_WITHIN_S = 10.0
+ROOM_MESSAGE = "needed pods can be placed"
 STEPS = 4
 
 FIRST = DemoGang(name="train-a", members=GPUS, run_s=3.0)
@@ -76,7 +78,7 @@ class Story:
         await self._bound(first)
         self.tell(f"{first.name} runs on all {GPUS} GPUs; {second.name} must wait for all of them.")
         await self.witness.until(
-            lambda: bool(self.witness.decisions(second.name, Waiting)), timeout_s=WAIT_S, what=f"{second.name} waits"
+            lambda: self._lacks_room(second), timeout_s=WAIT_S, what=f"{second.name} waits for room"
         )
         await killing
         condition = await self._said(second)
@@ -188,16 +190,27 @@ class Story:
         return sum(not node["spec"].get("taints") for node in nodes)
 
     async def _said(self, gang: DemoGang) -> dict[str, str]:
-        """Return the group's condition, once it is there, or nothing."""
+        """Return the group's condition once it says what the bus said last, or as it is in the end."""
         path = f"/apis/scheduling.k8s.io/{self.group_version}/namespaces/{NAMESPACE}/podgroups/{gang.name}"
         until_s = self.witness.clock.monotonic() + SAY_WITHIN_S
-        while self.witness.clock.monotonic() < until_s:
+        while True:
             group = (await self.client.request_ok("GET", path)).json()
-            for condition in group.get("status", {}).get("conditions", ()):
-                if condition["type"] == CONDITION_INITIALLY_SCHEDULED:
-                    return dict(condition)
+            conditions = {one["type"]: one for one in group.get("status", {}).get("conditions", ())}
+            condition: dict[str, str] = conditions.get(CONDITION_INITIALLY_SCHEDULED, {})
+            is_current = ROOM_MESSAGE in condition.get("message", "")
+            if is_current or self.witness.clock.monotonic() > until_s:
+                return condition
             await asyncio.sleep(0.05)
-        return {}
+
+    def _lacks_room(self, gang: DemoGang) -> bool:
+        """Tell whether the gang waits for room, and no longer for members that were still arriving."""
+        events = [one.decision.event for one in self.witness.decisions(gang.name, Waiting)]
+        return any(
+            reason.code is ReasonCode.INSUFFICIENT_CAPACITY
+            for event in events
+            if isinstance(event, Waiting)
+            for reason in event.reasons
+        )
 
     async def _kill_in_the_middle(self, gang: DemoGang) -> None:
         """Kill a service at the moment when the most depends on it, and start it again."""
