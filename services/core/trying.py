@@ -13,6 +13,11 @@ from services.core.objects import NodeName, Pod, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal, classes_of, solve
 
+MAX_PLACEMENT_BYTES = 4 * 2**20
+"""What a placement may take as one message; `services.contracts.streams` has the same limit for every message."""
+LONGEST_NODE_NAME = 253
+_BYTES_AROUND_MEMBER = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hopeless:
@@ -33,7 +38,7 @@ def try_gang(
 
     The snapshot's `free` is reduced only where the answer is a Placement. Its verdicts must cover the open members.
     """
-    reasons = (*quorum_reasons(gang), *settings_reasons(gang))
+    reasons = (*quorum_reasons(gang), *settings_reasons(gang), *size_reasons(gang))
     if reasons:
         return Hopeless(reasons=reasons)
     before = snapshot.free.copy()
@@ -54,6 +59,18 @@ def settings_reasons(gang: Gang) -> tuple[Reason, ...]:
         message = f"annotation {REPAIR_WINDOW_ANNOTATION}: {error}"
         return (Reason(code=ReasonCode.MISCONFIGURED, message=message, subject=REPAIR_WINDOW_ANNOTATION),)
     return ()
+
+
+def size_reasons(gang: Gang) -> tuple[Reason, ...]:
+    """Return that the placement would be too large for one message, whatever its nodes; empty where it is not."""
+    texts = sum(len(pod.metadata.name) + len(pod.metadata.uid) for pod in gang.open)
+    size = texts + len(gang.open) * (LONGEST_NODE_NAME + _BYTES_AROUND_MEMBER)
+    if size <= MAX_PLACEMENT_BYTES:
+        return ()
+    text = (
+        f"a placement of {len(gang.open)} members takes up to {size} bytes; at most {MAX_PLACEMENT_BYTES} can be told"
+    )
+    return (Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=len(gang.open)),)
 
 
 def repair_window(gang: Gang, *, default: timedelta) -> timedelta:

@@ -7,11 +7,12 @@ from datetime import datetime
 from enum import Enum
 
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
-from services.core.decider import Decider
+from services.core.decider import Decider, Outcome
+from services.core.decisions import Proposed
 from services.placer.metrics import PlacerMetrics
 from services.placer.mind import Mind, Thought
 from services.placer.ports import DecisionBus
-from services.placer.publishing import Publisher
+from services.placer.publishing import Answer, Publisher
 from services.runtime.bus import Batch, Message
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
@@ -103,15 +104,24 @@ class Loop:
         """Return everything that is queued, waiting for something to be, or until `due`."""
         changes: list[Message] = []
         decisions: list[Message] = []
-        wait_s = IDLE_S if due is None else min(max((due - self.clock.now()).total_seconds(), 0), IDLE_S)
-        try:
-            async with asyncio.timeout(wait_s):
-                self._take(await self._queue.get(), changes=changes, decisions=decisions)
-        except TimeoutError:
-            return changes, decisions
+        if self._queue.empty():
+            wait_s = IDLE_S if due is None else min(max((due - self.clock.now()).total_seconds(), 0), IDLE_S)
+            if (first := await self._first(wait_s)) is not None:
+                self._take(first, changes=changes, decisions=decisions)
         while not self._queue.empty():
             self._take(self._queue.get_nowait(), changes=changes, decisions=decisions)
         return changes, decisions
+
+    async def _first(self, wait_s: float) -> tuple[Source, Batch] | None:
+        """Return what comes next on the queue, or None where nothing does for that long."""
+        getting = asyncio.create_task(self._queue.get(), name="next-batch")
+        waiting = asyncio.create_task(self.clock.sleep(wait_s), name="next-due")
+        try:
+            await asyncio.wait({getting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            return getting.result() if getting.done() else None
+        finally:
+            getting.cancel()
+            waiting.cancel()
 
     def _take(self, item: tuple[Source, Batch], *, changes: list[Message], decisions: list[Message]) -> None:
         source, batch = item
@@ -120,7 +130,10 @@ class Loop:
             changes.extend(batch.messages)
         else:
             decisions.extend(batch.messages)
-            self.sequences.update((message.subject, message.sequence) for message in batch.messages)
+            for message in batch.messages:
+                # The reader may be behind what was just written here.
+                known = self.sequences.get(message.subject, 0)
+                self.sequences[message.subject] = max(known, message.sequence)
         if batch.pending == 0:
             self._caught_up.add(source)
             if source is Source.CLUSTER:
@@ -139,12 +152,22 @@ class Loop:
             self.readiness.set("cluster", ready=True, detail="synced")
 
     async def _publish(self, thought: Thought, *, started_ns: int) -> None:
-        """Publish what was decided, side by side: each decision has a subject of its own."""
-        answers = await asyncio.gather(
+        """Publish what was decided, side by side: each decision has a subject of its own.
+
+        That may take as long as the bus is away; this process is alive meanwhile.
+        """
+        if not thought.outcomes:
+            return
+        publishing = asyncio.gather(
             *(self.publisher.publish(outcome, started_ns=started_ns) for outcome in thought.outcomes)
         )
-        for outcome, is_written in zip(thought.outcomes, answers, strict=True):
-            if not is_written:
+        try:
+            while not (await asyncio.wait({publishing}, timeout=IDLE_S))[0]:
+                self.readiness.beat("deciding", HEARTBEAT_LIMIT_S)
+        finally:
+            publishing.cancel()
+        for outcome, answer in zip(thought.outcomes, publishing.result(), strict=True):
+            if answer is Answer.STALE or (answer is Answer.TOO_LARGE and not _is_repair(outcome)):
                 await self.mind.reject(outcome.decision)
 
     async def _gauge(self) -> None:
@@ -152,6 +175,11 @@ class Loop:
         self.metrics.revision.set(revision)
         self.metrics.waiting.set(waiting)
         self.metrics.open.set(transactions)
+
+
+def _is_repair(outcome: Outcome) -> bool:
+    """Tell whether a later round was decided: its transaction stays open until the binder's window is over."""
+    return isinstance(outcome.decision.event, Proposed) and outcome.decision.event.round > 0
 
 
 def _sizes(decider: Decider) -> tuple[int, int, int]:

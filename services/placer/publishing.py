@@ -1,6 +1,8 @@
 """From a decision to its message on the bus, with the trace that leads to it."""
 
+import asyncio
 from collections.abc import Mapping
+from enum import Enum
 
 from opentelemetry.trace import Link, Tracer
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
@@ -24,11 +26,23 @@ from services.runtime.log import get
 
 _log = get("placer.publishing")
 
+PUBLISHING_AT_ONCE = 64
+"""Decisions on their way to the bus at the same time: a bound on memory, far above what it needs to be busy."""
+
+
+class Answer(Enum):
+    """What became of a decision: written; stale, where another placer wrote first; or too large for any message."""
+
+    WRITTEN = "written"
+    STALE = "stale"
+    TOO_LARGE = "too_large"
+
 
 class Publisher:
     """Writes decisions, each on the condition that nobody wrote to its subject meanwhile.
 
-    `sequences` is the last sequence of each subject, shared with the reader of the stream.
+    `sequences` is the last sequence of each subject, shared with the reader of the stream. A sequence that somebody
+    else wrote enters it only by the reader: nothing may be written over a decision that has not been folded.
     """
 
     def __init__(
@@ -40,9 +54,10 @@ class Publisher:
         self._tracer = tracer
         self._metrics = metrics
         self._sequences = sequences
+        self._slots = asyncio.Semaphore(PUBLISHING_AT_ONCE)
 
-    async def publish(self, outcome: Outcome, *, started_ns: int) -> bool:
-        """Write a decision, waiting for the bus as long as it takes; False where another placer wrote first."""
+    async def publish(self, outcome: Outcome, *, started_ns: int) -> Answer:
+        """Write a decision, waiting for the bus as long as it takes."""
         decision = outcome.decision
         event = EVENTS[type(decision.event)]
         attributes = {
@@ -61,7 +76,9 @@ class Publisher:
             attributes=attributes,
             start_time=started_ns,
         ):
-            is_written = await self._write(outcome, trace_headers=telemetry.inject())
+            async with self._slots:
+                answer = await self._write(outcome, trace_headers=telemetry.inject())
+            is_written = answer is Answer.WRITTEN
             level = _log.info if is_written else _log.warning
             level(
                 f"gang.{event}",
@@ -75,17 +92,17 @@ class Publisher:
             if isinstance(decision.event, Waiting):
                 for reason in decision.event.reasons:
                     self._metrics.reasons.labels(code=reason.code.value).inc()
-        else:
+        elif answer is Answer.STALE:
             self._metrics.stale.inc()
-        return is_written
+        return answer
 
-    async def _write(self, outcome: Outcome, *, trace_headers: Mapping[str, str]) -> bool:
+    async def _write(self, outcome: Outcome, *, trace_headers: Mapping[str, str]) -> Answer:
         decision = outcome.decision
         subject = decision_subject(decision)
         data = encode_decision(decision)
         if len(data) > MAX_MESSAGE_BYTES:
             _log.error("gang.too_large", gang=decision.gang, bytes=len(data), most=MAX_MESSAGE_BYTES)
-            return False
+            return Answer.TOO_LARGE
         attributes = EventAttributes(
             id=decision_id(decision),
             source=self._source,
@@ -103,23 +120,23 @@ class Publisher:
                 )
         raise AssertionError("retried for ever, and yet ended")
 
-    async def _write_once(self, subject: str, *, data: bytes, message_headers: Mapping[str, str]) -> bool:
+    async def _write_once(self, subject: str, *, data: bytes, message_headers: Mapping[str, str]) -> Answer:
+        expected = self._sequences.get(subject, 0)
         try:
             self._sequences[subject] = await self._bus.publish(
-                subject,
-                data=data,
-                headers=message_headers,
-                expected_sequence=self._sequences.get(subject, 0),
+                subject, data=data, headers=message_headers, expected_sequence=expected
             )
         except StaleWrite:
-            # The answer to an earlier try may have been lost: then the last message is our own.
             last = await self._bus.last(PLACEMENT_STREAM.name, subject=subject)
-            if last is None:
-                self._sequences.pop(subject, None)
-                return False
+            if last is None and expected:
+                # What was known has grown too old and is gone: nobody wrote first.
+                del self._sequences[subject]
+                return await self._write_once(subject, data=data, message_headers=message_headers)
+            if last is None or last.headers.get("ce-id") != message_headers["ce-id"]:
+                return Answer.STALE
+            # The answer to an earlier try was lost, and the last message is our own.
             self._sequences[subject] = last.sequence
-            return last.headers.get("ce-id") == message_headers["ce-id"]
-        return True
+        return Answer.WRITTEN
 
 
 def _links(traceparents: tuple[str, ...]) -> list[Link]:

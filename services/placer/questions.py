@@ -7,6 +7,7 @@ from datetime import datetime
 from services.contracts.manifest_files import Manifests
 from services.core.cluster import Cluster
 from services.core.decider import Decider
+from services.core.decisions import Decision, Refused, RolledBack, Waiting
 from services.core.gangs import Gang
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, Node, NodeName, Pod
@@ -70,7 +71,7 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
         for item in manifests.objects:
             if isinstance(item, Node):
                 imagined.inventory.put_node(item)
-            elif isinstance(item, Pod) and takes_all_schedulers:
+            elif isinstance(item, Pod) and takes_all_schedulers and not item.node:
                 imagined.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
             else:
                 imagined.apply(Applied(object=item), revision=0)
@@ -115,10 +116,12 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
         min_count=gang.min_count,
         existing=gang.existing,
         placed=len(gang.placed),
-        reasons=_reasons(decider, gang, state=state, answered=() if answer is None else answer.reasons),
+        reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons)
+        if state == "waiting"
+        else (),
         nodes=dict(sorted(nodes.items())),
         transaction="" if transaction is None else transaction.id,
-        since=since if since is not None or last is None else last.decided_at,
+        since=since if state == "waiting" and since is not None else _decided_at(last),
         revision=revision,
         position=_position(decider, gang_id) if state == "waiting" else 0,
     )
@@ -134,13 +137,22 @@ def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:
     return "waiting"
 
 
-def _reasons(decider: Decider, gang: Gang, *, state: str, answered: tuple[Reason, ...]) -> tuple[Reason, ...]:
-    if state != "waiting" or answered:
-        return answered if state == "waiting" else ()
+def _decided_at(last: Decision | None) -> datetime | None:
+    """Return when the last thing happened to a gang that does not wait."""
+    return None if last is None or isinstance(last.event, Waiting) else last.decided_at
+
+
+def _reasons(decider: Decider, gang: Gang, *, answered: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """Return why a gang waits: the last answer, or why there is none yet."""
     unsynced = decider.cluster.unsynced()
     if unsynced:
         text = f"the watcher does not follow yet: {', '.join(unsynced)}"
         return (Reason(code=ReasonCode.CLUSTER_NOT_SYNCED, message=text),)
+    if answered:
+        return answered
+    last = decider.ledger.last(gang.id)
+    if last is not None and isinstance(last.event, Refused | RolledBack):
+        return last.event.reasons
     text = f"{gang.existing} pods exist; the group is placed when no more arrive"
     return (Reason(code=ReasonCode.MEMBERS_ARRIVING, message=text, count=gang.existing),)
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -252,11 +251,9 @@ class Bus:
         try:
             async with self._request() as jetstream:
                 await jetstream.add_stream(config)
-        except APIError as error:
-            if error.err_code != STREAM_NAME_IN_USE:
-                raise BusUnavailable(f"stream {stream.name} cannot be created: {error}") from error
-        except (nats.errors.Error, TimeoutError, OSError) as error:
-            raise BusUnavailable(f"stream {stream.name} cannot be created: {error or 'no answer'}") from error
+        except _FAULTS as error:
+            if not (isinstance(error, APIError) and error.err_code == STREAM_NAME_IN_USE):
+                raise BusUnavailable(f"stream {stream.name} cannot be created: {error or 'no answer'}") from error
 
     async def publish(
         self,

@@ -66,6 +66,7 @@ class FakeBus:
         self.most_publishing = 0
         #: Where set, publishes wait for it.
         self.gate: asyncio.Event | None = None
+        self._held: dict[str, asyncio.Event] = {}
 
     def refuse_publishes(self, count: int) -> None:
         """Let that many publishes fail before anything is stored."""
@@ -74,6 +75,21 @@ class FakeBus:
     def lose_answers(self, count: int) -> None:
         """Let that many publishes be stored, and yet fail."""
         self._losses = count
+
+    def hold(self, stream: str) -> None:
+        """Let followers of a stream hear nothing until it is released."""
+        self._held[stream] = asyncio.Event()
+
+    def release(self, stream: str) -> None:
+        """Let followers of a stream hear what they have missed."""
+        self._held.pop(stream).set()
+
+    def write(self, subject: str, *, data: bytes, headers: Mapping[str, str] | None = None) -> int:
+        """Store a message as somebody else would, whatever was scripted."""
+        log = next(log for log in self._logs.values() if _matches(subject, log.definition.subjects))
+        sequence = log.store(subject, data=data, headers=headers or {})
+        self._tell()
+        return sequence
 
     def stop(self) -> None:
         """Let the server be away: every request fails, and followers hear nothing."""
@@ -173,6 +189,8 @@ class FakeBus:
                 log = await self._existing(stream)
                 is_restarted = has_begun
                 async for batch in self._generation(log, patterns=patterns, last_per_subject=last_per_subject):
+                    while (held := self._held.get(stream)) is not None:
+                        await held.wait()
                     yield Batch(messages=batch.messages, pending=batch.pending, restarted=is_restarted)
                     has_begun, is_restarted = True, False
         finally:

@@ -1,0 +1,1 @@
+"""The placer on a bus in memory."""
