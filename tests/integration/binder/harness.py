@@ -96,6 +96,7 @@ class Scene:
     kubeconfig: Path
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     decisions: list[Decision] = field(default_factory=list)
+    traceparents: list[str] = field(default_factory=list)
     revision: int = 0
     _changes: "asyncio.Queue[Change]" = field(default_factory=asyncio.Queue)
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -362,6 +363,7 @@ class Scene:
         async for batch in self.bus.follow(PLACEMENT_STREAM.name, subjects=f"{PLACEMENT}.>", last_per_subject=False):
             async with self._heard:
                 self.decisions += [decode_decision(message.data) for message in batch.messages]
+                self.traceparents += [message.headers.get("traceparent", "") for message in batch.messages]
                 self._heard.notify_all()
 
 

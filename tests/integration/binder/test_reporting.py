@@ -6,6 +6,7 @@ from services.core.decisions import Committed, Decision, Repairing, RolledBack, 
 from services.core.names import CONDITION_COMMITTED, CONDITION_INITIALLY_SCHEDULED, CONDITION_REPAIRING
 from services.core.objects import GangId
 from services.core.reasons import Reason, ReasonCode
+from services.sandbox.faults import Action, Match
 from tests.integration.binder.harness import Scene
 from tests.integration.binder.test_repair_and_undo import refuse
 
@@ -53,6 +54,20 @@ async def test_waiting_is_shown_on_members_group_and_owner(scene: Scene) -> None
         ("Job", "Warning", "InsufficientCapacity", 1),
         ("PodGroup", "Warning", "InsufficientCapacity", 1),
     ]
+
+
+async def test_a_report_that_gets_no_answer_is_told_again(scene: Scene) -> None:
+    """Connections that are cut while members are told cost nothing but another try, and never the binder."""
+    cut = scene.sandbox.faults.add(Match(method="PATCH", path="/pods/[^/]+/status$"), Action(cut="before"), times=3)
+    gang = scene.gang("train", size=4)
+    scene.job("train", size=4)
+    names = [pod["metadata"]["name"] for pod in await scene.members(4)]
+    binder = await scene.start_binder()
+    await wait_for(scene, gang, CAPACITY)
+    await scene.until(lambda: len(scene.events()) == 2)
+    assert cut.used_count == 3
+    assert [(pod_condition(scene, name) or ("",))[0] for name in names] == ["False"] * 4
+    assert not binder.task.done()
 
 
 async def test_a_restart_tells_nothing_twice(scene: Scene) -> None:
