@@ -158,9 +158,16 @@ class Reporter:
                 answer = await self._api.set_pod_condition(namespace, name=name, uid=uid, condition=condition)
                 self._note("pod condition", answer, gang=report.gang)
 
-        async with asyncio.TaskGroup() as writes:
-            for name, manifest in found.items():
-                writes.create_task(one(name, manifest))
+        unanswered: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as writes:
+                for name, manifest in found.items():
+                    writes.create_task(one(name, manifest))
+        except* NoAnswer as errors:
+            unanswered = errors.exceptions[0]
+        if unanswered is not None:
+            # Outside of the group, for whoever tries again: what was written meanwhile is found written then.
+            raise unanswered
 
     async def _group(self, gang: GangId, *, namespace: str) -> Mapping[str, Any] | None:
         """Return the gang's live PodGroup; lone pods have none."""
