@@ -160,26 +160,34 @@ class Actor:
             fault.release()
 
     async def _relist(self, _step: Step) -> None:
-        """Let the lists go on; the second page of the pods is too old once."""
+        """Let the lists go on, one kind after the other; the second page of the pods is too old once.
+
+        In between the placer follows one kind that is new and others that are old: nothing may be decided then.
+        """
         faults = self.stage.system.apiserver.faults
         expired = faults.add(
             Match(method="GET", path="/pods$", query="continue="),
             Action(answer=Answer(code=410, reason="Expired", message="The provided continue parameter is too old")),
         )
-        for fault in self._held_lists:
+        for kind, fault in zip(self.stage.notes["broken_kinds"], self._held_lists, strict=True):
             faults.remove(fault.id)
-        await until(lambda: expired.used_count, what="the second page of pods was asked for, and refused")
-        kinds, recorder = self.stage.notes["broken_kinds"], self.stage.system.recorder
+            await self._is_synced(kind)
+            await self.stage.system.placer_follows()
+        assert expired.used_count, "the second page of pods was never asked for"
+        self.stage.notes["relisted_at"] = max(self._synced_at(kind) for kind in self.stage.notes["broken_kinds"])
 
-        def is_synced() -> bool:
-            fresh = {
-                kind: phase for sequence, kind, phase in recorder.phases if sequence > self.stage.notes["broken_at"]
-            }
-            return all(fresh.get(kind) is WatchPhase.SYNCED for kind in kinds)
+    async def _is_synced(self, kind: Kind) -> None:
+        await until(lambda: self._synced_at(kind), what=f"{kind} is listed again")
 
-        await until(is_synced, what=f"{', '.join(kinds)} are listed again")
-        self.stage.notes["relisted_at"] = max(
-            sequence for sequence, kind, phase in recorder.phases if kind in kinds and phase is WatchPhase.SYNCED
+    def _synced_at(self, kind: Kind) -> int:
+        """Where the stream says that a kind is followed again, 0 where it does not yet."""
+        return max(
+            (
+                sequence
+                for sequence, one, phase in self.stage.system.recorder.phases
+                if one is kind and phase is WatchPhase.SYNCED and sequence > self.stage.notes["broken_at"]
+            ),
+            default=0,
         )
 
     async def _deliver(self, step: Step) -> None:
@@ -254,7 +262,9 @@ class Actor:
         gang = self.stage.gang_of(ref.partition("/")[2])
         recorder = self.stage.system.recorder
         ended = [transaction for transaction, endings in recorder.endings().items() if endings]
-        old = next(one.decision for one in recorder.of(gang) if one.decision.transaction in ended)
+        attempts = [one.decision for one in recorder.of(gang) if one.decision.transaction in ended]
+        assert attempts, f"step {step.number}: no attempt of {gang} has ended, so none can fail late"
+        old = attempts[0]
         reason = Reason(code=ReasonCode.MEMBER_GONE, message="a late failure of the old attempt")
         member = OpenMember(pod=ref.partition("/")[2], uid=Uid(uid_of(self.stage.witness.versions[ref][-1])))
         now = SystemClock().now()

@@ -87,6 +87,15 @@ class System:
         answer: pb.PlanResponse = await self._placement().Plan(pb.PlanRequest(manifests=manifests), timeout=10)
         return answer
 
+    async def placer_follows(self) -> None:
+        """Wait until the placer has folded, and decided on, everything in the cluster stream so far."""
+        sequence = self.recorder.cluster_sequence
+
+        async def has_folded() -> bool:
+            return await self.metric("placer", "phalanx_placer_revision") >= sequence
+
+        await eventually(has_folded, what=f"the placer follows up to {sequence}")
+
     async def quiet(self, *, timeout_s: float = 30.0) -> None:
         """Wait until everything that has happened was followed, decided and carried out."""
         calm_since: tuple[float, object] | None = None

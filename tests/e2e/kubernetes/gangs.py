@@ -58,8 +58,13 @@ def events_of(system: System, gang: GangId, kind: type[E]) -> list[E]:
 async def decided(system: System, gang: GangId, kind: type[E], *, timeout_s: float = LONG_S) -> E:
     """Wait until something was decided about a gang, and return it."""
     what = f"{kind.__name__} of {gang}"
+
+    def is_decided() -> bool:
+        system.check()
+        return bool(events_of(system, gang, kind))
+
     try:
-        await until(lambda: events_of(system, gang, kind), what=what, timeout_s=timeout_s)
+        await until(is_decided, what=what, timeout_s=timeout_s)
     except AssertionError as error:
         seen = [type(one.event).__name__ for one in system.recorder.of(gang)]
         raise AssertionError(f"{error}; seen so far: {seen}") from None

@@ -68,6 +68,12 @@ class System:
         """Return the Kubernetes API, as its administrator, with a namespace of one's own."""
         return Api(client=self.client, namespace=namespace)
 
+    def check(self) -> None:
+        """Raise with the end of its log where a service or a part of the control plane has ended by itself."""
+        self.cluster.check()
+        for process in self.services.processes.values():
+            process.check_alive()
+
     async def readyz(self, service: str) -> tuple[bool, str]:
         """Return whether a service is ready and what it says about that, also while it has never been ready yet."""
         with contextlib.suppress(OSError, ValueError, KeyError, aiohttp.ClientError):
@@ -99,6 +105,7 @@ class System:
         """Wait until everything that was published is decided, and no transaction is open."""
 
         async def is_at_rest() -> bool:
+            self.check()
             await self.caught_up()
             is_folded = await self._revision() == await self._last(CLUSTER_STREAM.name)
             return is_folded and not self.recorder.open() and await self._last(PLACEMENT_STREAM.name) == self._read
@@ -173,7 +180,7 @@ async def running_system(
             environment=environment or {},
         )
         await stack.enter_async_context(services)
-        yield System(
+        system = System(
             cluster=cluster,
             services=services,
             client=client,
@@ -184,9 +191,8 @@ async def running_system(
             _jetstream=connection.jetstream(),
             _session=await stack.enter_async_context(aiohttp.ClientSession()),
         )
-        cluster.check()
-        for process in services.processes.values():
-            process.check_alive()
+        yield system
+        system.check()
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
