@@ -31,6 +31,11 @@ class Pace:
         """Requests that may be in flight now."""
         return max(1, int(self._limit))
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are in flight."""
+        return self._in_flight
+
     async def __aenter__(self) -> None:
         """Wait for a free place, and for the end of a pause."""
         while (pause_s := self._opens_at - self._clock.monotonic()) > 0:
