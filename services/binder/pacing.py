@@ -51,7 +51,8 @@ class Pace:
         async with self._changed:
             self._in_flight -= 1
             self._limit = min(self._limit + 1 / self.limit, float(self._most))
-            self._changed.notify_all()
+            # As many as there is room for: waking thousands to let one in would cost more than the request.
+            self._changed.notify(max(self.limit - self._in_flight, 0))
 
     def slow_down(self, *, retry_after_s: float | None) -> None:
         """The server is busy: pause, and go on with half as many."""

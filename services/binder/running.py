@@ -171,7 +171,7 @@ class Run:
         await asyncio.Event().wait()
 
     async def _next_event(self, state: TransactionState) -> Event:
-        """Return what happened next; answers come first, because everything else refers to what they change."""
+        """Return what happened next."""
         while True:
             self._wakened.clear()
             if self._is_stopping and state.step in _INTERRUPTIBLE:
@@ -188,15 +188,23 @@ class Run:
                 return Ticked(problems=() if self._problem is None else (self._problem,))
 
     def _ready_event(self, state: TransactionState) -> Event | None:
-        if self._effect is not None and self._effect.done():
-            effect, self._effect = self._effect, None
+        """Return what waits to be handled.
+
+        Our own bindings change the gang a thousandfold, so the cluster is looked at only where it matters: while
+        nothing is outstanding, and once before the answer to an instruction is taken.
+        """
+        effect = self._effect
+        if self._is_gang_changed and (effect is None or effect.done()):
+            self._is_gang_changed = False
+            followed = self._followed(state)
+            if followed is not None:
+                return followed
+        if effect is not None and effect.done():
+            self._effect = None
             return effect.result()
         if self._proposal is not None:
             proposal, self._proposal = self._proposal, None
             return Reproposed(proposal=proposal)
-        if self._is_gang_changed:
-            self._is_gang_changed = False
-            return self._followed(state)
         return None
 
     def _followed(self, state: TransactionState) -> Event | None:
