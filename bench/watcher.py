@@ -77,7 +77,13 @@ def main(pods: int, nodes: int, rate: int, seconds: int, burst: int) -> None:
     measures = asyncio.run(_measured(pods=pods, nodes=nodes, rate=rate, seconds=seconds, burst=burst))
     _print(measures)
     RESULT.parent.mkdir(exist_ok=True)
-    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    # Whoever reads the figures should know how busy the machine was with other things.
+    machine = {
+        "load_average": os.getloadavg(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+    }
     inputs = {"pods": pods, "nodes": nodes, "rate": rate, "seconds": seconds, "burst": burst}
     document = {"inputs": inputs, "machine": machine, "measures": [asdict(measure) for measure in measures]}
     RESULT.write_text(json.dumps(document, indent=2) + "\n")
@@ -316,6 +322,7 @@ def _print(measures: list[Measure]) -> None:
         verdict = {None: "", True: "met", False: "[bold]missed[/bold]"}[measure.is_met]
         table.add_row(measure.name, f"{measure.value:,.2f} {measure.unit}", goal, verdict)
     Console().print(table)
+    Console().print(f"{os.cpu_count()} cores, load average of the last minute {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
