@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from services.core.objects import Kind, KubernetesObject
+from services.core.objects import Kind, KubernetesObject, Pod
 from services.core.reduce import MalformedObject, reduce
 
 KINDS: Mapping[str, Kind] = {
@@ -52,7 +52,7 @@ def read_manifests(text: str | bytes) -> Manifests:
             if kind is None:
                 skipped += 1
             else:
-                objects.append(reduce(kind, _identified(kind, manifest)))
+                objects.append(_named(kind, reduce(kind, _identified(kind, manifest))))
     except yaml.YAMLError as error:
         raise UnreadableManifest(f"not YAML or JSON: {error}") from error
     except MalformedObject as error:
@@ -78,7 +78,10 @@ def _documents(text: str | bytes) -> Iterator[Mapping[str, Any]]:
 
 def _identified(kind: Kind, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the manifest with what an API server would add to identify it."""
-    metadata = dict(manifest.get("metadata") or {})
+    given = manifest.get("metadata") or {}
+    if not isinstance(given, dict):
+        return manifest
+    metadata = dict(given)
     if kind in _NAMESPACED:
         metadata.setdefault("namespace", "default")
     metadata.setdefault("uid", f"{kind.value}/{metadata.get('namespace', '')}/{metadata.get('name', '')}")
@@ -87,3 +90,16 @@ def _identified(kind: Kind, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
             # YAML reads unquoted timestamps as times.
             metadata[name] = metadata[name].isoformat() + ("" if metadata[name].tzinfo else "+00:00")
     return {**manifest, "metadata": metadata}
+
+
+def _named(kind: Kind, item: KubernetesObject) -> KubernetesObject:
+    """Return the object, whose names an API server would have checked. Raises UnreadableManifest."""
+    metadata = item.metadata
+    names = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
+    if isinstance(item, Pod):
+        names["spec.schedulingGroup.podGroupName"] = item.group
+    for field, name in names.items():
+        if "/" in name:
+            where = f"{kind.value} {metadata.namespace}/{metadata.name}"
+            raise UnreadableManifest(f"{where}: {field}: expected a name without '/', got {name!r}; correct this field")
+    return item

@@ -139,7 +139,7 @@ class Placer:
     async def until_read(self) -> None:
         """Wait until everything that was published has been thought about."""
         await self.until(lambda: self.is_ready, what="readiness")
-        await self.until(self._is_idle, what="everything is read")
+        await self.until(self.is_idle, what="everything is read")
 
     async def settle(self) -> None:
         """Let everything be read, and let the time pass after which groups count as complete."""
@@ -150,7 +150,8 @@ class Placer:
         """Ask the mind."""
         return await self.mind.ask(question)
 
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Tell whether all of the cluster is folded, and the loop waits for what comes next."""
         cluster = self.bus.stored(CLUSTER_STREAM.name)
         newest = cluster[-1].sequence if cluster else 0
         is_folded = self.metric("phalanx_placer_revision") == newest

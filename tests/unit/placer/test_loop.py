@@ -72,7 +72,7 @@ async def test_nothing_is_decided_before_open_transactions_are_known() -> None:
         await proposed(first)
     bus.hold(PLACEMENT_STREAM.name)
     async with placing(bus) as second:
-        await second.until(lambda: second.metric("phalanx_placer_revision") > 0, what="the cluster is folded")
+        await second.until(second.is_idle, what="the cluster is folded")
         second.clock.advance(SETTLE_S)
         await second.until(lambda: len(second.mind.sizes) > 1, what="it thinks again")
         assert second.detail == "reading the streams"
@@ -183,7 +183,7 @@ async def test_interrupted_stream_is_read_anew() -> None:
         await placer.settle()
         await proposed(placer, count=2)
         assert [one.gang for one in placer.proposals] == [TRAIN, "pod/team-a/late"]
-        assert placer.metric("phalanx_placer_open_transactions") == 2
+        await placer.until(lambda: placer.metric("phalanx_placer_open_transactions") == 2, what="both are open")
 
 
 async def test_lost_stream_is_forgotten() -> None:
@@ -262,8 +262,7 @@ async def test_it_is_alive_while_the_bus_is_away(monkeypatch: pytest.MonkeyPatch
         placer.show(*train())
         placer.sync()
         placer.bus.gate = asyncio.Event()
-        await placer.until(lambda: placer.is_ready, what="readiness")
-        placer.clock.advance(SETTLE_S)
+        await placer.settle()
         await placer.until(lambda: placer.bus.publishing == 1, what="it publishes")
         for _ in range(3):
             placer.clock.advance(deciding.HEARTBEAT_LIMIT_S - 1)
