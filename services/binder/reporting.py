@@ -200,7 +200,7 @@ class Reporter:
             for owner in controllers_of(owner for pod in pods for owner in pod.metadata.owners)
         ]
         if group is not None:
-            subjects.insert(0, _reference(group))
+            subjects.insert(0, reference_of(group))
         elif gang.startswith("pod/") and pods:
             metadata = pods[0].metadata
             about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace}
@@ -211,7 +211,7 @@ class Reporter:
         name = event_name(note, about=about["name"], uid=about["uid"])
         moment = _timestamp(at)
         answer = await self._api.create_event(
-            namespace, body=_event(note, name=name, namespace=namespace, about=about, at=moment)
+            namespace, body=event_body(note, name=name, namespace=namespace, about=about, at=moment)
         )
         if answer.status == _CONFLICT:
             known = await self._api.event(namespace, name=name)
@@ -236,7 +236,8 @@ def _conditions(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return (manifest.get("status") or {}).get("conditions") or ()
 
 
-def _reference(manifest: Mapping[str, Any]) -> dict[str, str]:
+def reference_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return an object as an event refers to it."""
     metadata = manifest["metadata"]
     return {
         "apiVersion": str(manifest["apiVersion"]),
@@ -247,7 +248,8 @@ def _reference(manifest: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _event(note: EventNote, *, name: str, namespace: str, about: dict[str, str], at: str) -> dict[str, Any]:
+def event_body(note: EventNote, *, name: str, namespace: str, about: dict[str, str], at: str) -> dict[str, Any]:
+    """Return an event as the API takes it."""
     return {
         "apiVersion": "v1",
         "kind": "Event",
