@@ -1,0 +1,1 @@
+"""The placer with real gRPC and a real NATS server."""
