@@ -1,0 +1,1 @@
+"""The autoscaler as a process, on a real NATS server."""

@@ -1,0 +1,1 @@
+"""The autoscaler on a bus in memory."""
