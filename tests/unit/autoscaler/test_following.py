@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +25,13 @@ WAITING = Waiting(
 )
 ASSIGNED = (Assignment(pod="w", uid=Uid("u"), node=NodeName("n1")),)
 PROPOSED = Proposed(revision=2, deadline=START + seconds(60), min_count=1, assignments=ASSIGNED)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds, turn by turn of the event loop."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - gauges and fields have no event
+            await asyncio.sleep(0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,10 +65,8 @@ class Autoscaler:
         return self.registry.get_sample_value("phalanx_autoscaler_revision") or 0.0
 
     async def until_revision(self, revision: int) -> None:
-        """Wait until it has read that far, turn by turn of the event loop."""
-        async with asyncio.timeout(5):
-            while self.revision != revision or not self.readiness.is_ready:  # noqa: ASYNC110 - a gauge has no event
-                await asyncio.sleep(0)
+        """Wait until it has read that far."""
+        await until(lambda: self.revision == revision and self.readiness.is_ready)
 
 
 @asynccontextmanager
@@ -89,8 +94,7 @@ async def test_it_is_ready_once_everything_is_read() -> None:
     bus = FakeBus()
     bus.hold(PLACEMENT_STREAM.name)
     async with following(bus) as autoscaler:
-        while not bus.following:
-            await asyncio.sleep(0)
+        await until(lambda: bool(bus.following))
         (condition,) = autoscaler.readiness.conditions
         assert (condition.ready, condition.detail) == (False, "reading the placement stream")
         bus.release(PLACEMENT_STREAM.name)
@@ -128,9 +132,7 @@ async def test_interrupted_stream_is_folded_anew(autoscaler: Autoscaler) -> None
     await autoscaler.until_revision(1)
     before = autoscaler.follower.ledger
     autoscaler.bus.restart()
-    async with asyncio.timeout(5):
-        while autoscaler.follower.ledger is before:  # noqa: ASYNC110 - the field has no event
-            await asyncio.sleep(0)
+    await until(lambda: autoscaler.follower.ledger is not before)
     await autoscaler.until_revision(1)
     assert autoscaler.follower.ledger.waiting(TRAIN) == before.waiting(TRAIN)
 
