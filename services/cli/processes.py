@@ -6,7 +6,6 @@ its addresses are on the loopback interface, on free ports.
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -26,7 +25,19 @@ POLL_S = 0.05
 TAIL_BYTES = 4000
 
 SERVICES = ("watcher", "placer", "binder", "autoscaler")
-_PR_SET_PDEATHSIG = 1
+
+# The kernel ends the process when its parent is gone, however that happens (Linux). A tiny program asks for it and then
+# becomes the service: code between fork and exec would run beside gRPC's threads, which do not survive that.
+_DIES_WITH_PARENT = (
+    (
+        sys.executable,
+        "-IS",
+        "-c",
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
+    )
+    if sys.platform == "linux"
+    else ()
+)
 
 
 class ServiceFailed(RuntimeError):
@@ -92,12 +103,11 @@ class LocalProcess:
         environment = inherited | dict(self.environment) | {"PHALANX_PORT_FILE": str(self.port_file)}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", self.module or f"services.{self.name}", *self.arguments],
+                [*_DIES_WITH_PARENT, sys.executable, "-m", self.module or f"services.{self.name}", *self.arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - no threads hold locks that the child needs
             )
 
     async def wait_ready(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -138,6 +148,7 @@ class LocalProcess:
                 await asyncio.to_thread(process.wait)
         except TimeoutError:
             process.kill()
+            await asyncio.to_thread(process.wait)
 
     def tail(self) -> str:
         """Return the end of the log."""
@@ -219,9 +230,3 @@ class LocalServices:
         if name in {"placer", "binder"}:
             settings["PHALANX_GRPC_ADDRESS"] = "127.0.0.1:0"
         return LocalProcess(name=name, folder=self.folder, environment=settings | dict(self.environment))
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent is gone, however that happens (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
