@@ -98,7 +98,9 @@ class Run:
         self._effect: asyncio.Task[Event] | None = None
         self._problem: Reason | None = None
         self._is_stopping = False
+        #: Set while nothing is being written: also before the transaction's turn has come.
         self._rested = asyncio.Event()
+        self._rested.set()
 
     def propose(self, proposal: Proposed) -> None:
         """Take note of a later round."""
@@ -119,6 +121,7 @@ class Run:
     async def run(self) -> None:
         """Bring the transaction to its end."""
         tools, transaction = self._tools, self._transaction
+        self._rested.clear()
         started_s = tools.clock.monotonic()
         attributes = {telemetry.ATTR_GANG: transaction.gang, telemetry.ATTR_TRANSACTION: transaction.id}
         context = telemetry.extract({"traceparent": tools.world.traceparent(transaction.id)})

@@ -419,3 +419,44 @@ async def test_every_write_is_fenced(scene: Scene) -> None:
         assert b'"uid":"' in write.body
         assert b'"resourceVersion":"' in write.body
         assert f'"{TRANSACTION_ANNOTATION}":"t1"'.encode() in write.body
+
+
+async def test_a_new_binder_finishes_an_undo(scene: Scene) -> None:
+    """The first dies with some members deleted; the second takes the others back too."""
+    gang = scene.gang("train", size=4)
+    scene.job("train", size=4)
+    names = [pod["metadata"]["name"] for pod in await scene.members(4)]
+    first = await ready(scene, await scene.start_binder())
+    refuse(scene, names[3], is_probed=False)
+    hold = scene.sandbox.faults.add(Match(method="DELETE", path="/pods/"), Action(hold=True), nth=2, times=None)
+    await scene.propose(gang, dict.fromkeys(names, "node-001"), repair_window_s=0)
+    await hold.wait_used()
+    await scene.until(lambda: len(scene.bound()) == 2)
+    await first.kill()
+    scene.sandbox.faults.remove(hold.id)
+    await scene.start_binder()
+    undone = await scene.decision(RolledBack)
+    assert {one.pod for one in undone.undone} <= set(names[:3])
+    assert not set(names) & scene.bound().keys()
+    assert len(scene.endings()) == 1
+
+
+async def test_transactions_wait_for_their_turn_and_a_stop_does_not_wait_for_them(scene: Scene) -> None:
+    """One at a time: the second begins when the first has ended, and nothing is lost by a stop in between."""
+    one = scene.gang("one", size=1)
+    scene.pods("one", size=1)
+    two = scene.gang("two", size=1)
+    scene.pods("two", size=1)
+    first = await ready(scene, await scene.start_binder(max_transactions=1))
+    refuse(scene, "one-0")
+    await scene.propose(one, {"one-0": "node-001"}, transaction="t1")
+    repairing = await scene.decision(Repairing, transaction="t1")
+    await scene.propose(two, {"two-0": "node-001"}, transaction="t2")
+    await scene.until(lambda: first.count("phalanx_transactions_open") == 2)
+    await first.stop()
+    assert scene.bound() == {}
+    scene.sandbox.faults.clear()
+    await scene.start_binder(max_transactions=1)
+    await scene.answer(repairing, gang=one, nodes={"one-0": "node-002"}, transaction="t1")
+    await scene.decision(Committed, transaction="t1")
+    await scene.decision(Committed, transaction="t2")
