@@ -5,7 +5,6 @@ read in an order that proves something: pods, then every decision that was store
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -68,9 +67,10 @@ async def watched(system: System) -> AsyncIterator[RestWatch]:
         yield watch
         assert not task.done(), f"the watch itself ended: {task}"
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        # More than once: asyncio.wait_for of Python 3.11 can swallow a cancellation that meets its result.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
         await client.close()
     assert not watch.violations, watch.violations[:5]
     assert watch.looks, "nothing was ever looked at"
