@@ -19,6 +19,8 @@ from tests.e2e.gangs import bound, oversubscribed
 from tests.e2e.system import System
 from tests.e2e.waiting import POLL_S, until
 
+CANCEL_AGAIN_S = 0.5
+
 
 @dataclass(slots=True, kw_only=True)
 class RestWatch:
