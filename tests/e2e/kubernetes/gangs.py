@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from services.cli.demo.clusters import RealCluster, Refusal
 from services.core.decisions import Committed, DecisionEvent
 from services.core.objects import GangId
 from services.sandbox.controllers.kubelets import RUN_SECONDS
-from tests.builders import GPU, job_manifest, pod_manifest
+from tests.builders import GPU, job_manifest
 from tests.e2e.api import Api, Manifest
 from tests.e2e.gangs import submit_group
 from tests.e2e.kubernetes.system import System
@@ -22,7 +21,6 @@ from tests.e2e.waiting import POLL_S, eventually, until
 E = TypeVar("E", bound=DecisionEvent)
 
 LONG_S = 60.0
-_POLICIES = "/apis/admissionregistration.k8s.io/v1"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -150,34 +148,6 @@ async def never_partly_bound(system: System, api: Api, **needed: int) -> AsyncIt
     assert not watch.violations, watch.violations[:5]
     assert watch.looks, "nothing was ever looked at"
     assert await oversubscribed(api) == {}
-
-
-@asynccontextmanager
-async def refusing(system: System, api: Api, refusal: Refusal) -> AsyncIterator[None]:
-    """Let a ValidatingAdmissionPolicy refuse bindings, from the moment in which it is in force until the block ends."""
-    await RealCluster(kubeconfig=system.cluster.kubeconfig, processes={}).refuse(system.client, refusal)
-    probe = f"{refusal.prefix}probe"
-    await api.create(pod_manifest(probe, namespace=api.namespace, scheduler="nobody", gpus=0))
-    node = refusal.nodes[0] if refusal.nodes else "node-001"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": probe},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
-    path = f"/api/v1/namespaces/{api.namespace}/pods/{probe}/binding"
-
-    async def is_refused() -> bool:
-        reply = await system.client.request("POST", path, body=body, query={"dryRun": "All"})
-        return reply.status == 422 and refusal.name in str(reply.body)
-
-    try:
-        await eventually(is_refused, what=f"policy {refusal.name} is in force")
-        await api.delete("Pod", probe, grace_s=0)
-        yield
-    finally:
-        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-            await system.client.request("DELETE", f"{_POLICIES}/{kind}/{refusal.name}")
 
 
 def last_bound_at(members: Mapping[str, list[Version]]) -> int:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from services.cli.demo.clusters import Refusal
-from services.core.decisions import Committed, Refused, Repairing, RolledBack, Waiting
+from services.core.decisions import Committed, Repairing, RolledBack, Waiting
 from services.core.names import CONDITION_COMMITTED, CONDITION_INITIALLY_SCHEDULED, TRANSACTION_ANNOTATION
 from services.sandbox.controllers.kubelets import RUN_SECONDS
 from tests.e2e.api import Api
@@ -15,9 +14,9 @@ from tests.e2e.kubernetes.gangs import (
     last_bound_at,
     never_partly_bound,
     placed,
-    refusing,
     submit_job,
 )
+from tests.e2e.kubernetes.refusals import refusing
 from tests.e2e.kubernetes.rights import NAMESPACE, account_name
 from tests.e2e.kubernetes.system import GPUS, System
 from tests.e2e.waiting import eventually, until
@@ -91,27 +90,25 @@ async def test_kubernetes_is_told_in_order(system: System, api: Api) -> None:
 
 async def test_a_refused_member_gets_another_node(system: System, api: Api) -> None:
     """An admission policy keeps one member off two nodes: it runs elsewhere, and nobody else is touched."""
-    refusal = Refusal(name="not-on-two", prefix="r-7-", nodes=("node-001", "node-002"))
-    async with refusing(system, api, refusal), never_partly_bound(system, api, r=SMALL):
+    kept_off = ("node-001", "node-002")
+    async with refusing(system, api, "r-7-", nodes=kept_off), never_partly_bound(system, api, r=SMALL):
         gang = await submit_job(system, api, "r", size=SMALL)
         done = await committed(system, gang)
         await system.at_rest()
         nodes = await placed(api, "r")
     assert len(nodes) == SMALL
-    (kept_off,) = [name for name in nodes if name.startswith("r-7-")]
-    assert nodes[kept_off] not in refusal.nodes
+    (node,) = [node for name, node in nodes.items() if name.startswith("r-7-")]
+    assert node not in kept_off
     assert done.repaired == len({one.pod for event in events_of(system, gang, Repairing) for one in event.open}) > 0
     assert set(system.audit.bindings(api.namespace)[BINDER].values()) == {1}
 
 
 async def test_without_a_repair_window_the_gang_is_undone_whole(system: System, api: Api) -> None:
     """Each bound member is marked before it is deleted, its Job has not failed, and its new pods run later."""
-    refusal = Refusal(name="nowhere", prefix="u-5-")
     async with never_partly_bound(system, api, u=SMALL):
-        async with refusing(system, api, refusal):
+        async with refusing(system, api, "u-5-", spares_dry_runs=True):
             gang = await submit_job(system, api, "u", size=SMALL, repair_window="0s")
             done = await decided(system, gang, RolledBack)
-            await decided(system, gang, Refused)
             assert not events_of(system, gang, Committed)
         undone = {one.uid for one in done.undone}
         assert len(undone) == SMALL - 1

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from services.cli.demo.clusters import Refusal
 from services.cli.processes import SERVICES
 from services.core.decisions import Proposed, Repairing, RolledBack, Waiting
 from tests.e2e.api import Api
 from tests.e2e.gangs import member, submit_group, submit_pods
 from tests.e2e.kubernetes import rights
-from tests.e2e.kubernetes.gangs import committed, decided, emptied, placed, refusing, submit_job
+from tests.e2e.kubernetes.gangs import committed, decided, emptied, placed, submit_job
+from tests.e2e.kubernetes.refusals import refusing
 from tests.e2e.kubernetes.rights import Right
 from tests.e2e.kubernetes.system import GPUS, System
 from tests.e2e.waiting import until
@@ -91,7 +91,7 @@ async def test_without_its_list_the_watcher_says_so_and_waits(system: System, ap
 
 async def _undone_by_a_second_binder(system: System, api: Api) -> None:
     """A member cannot be bound anywhere; the binder dies during the repair, and the next one undoes the gang."""
-    async with refusing(system, api, Refusal(name="rights-nowhere", prefix="u-5-")):
+    async with refusing(system, api, "u-5-", spares_dry_runs=True):
         gang = await submit_job(system, api, "u", size=SIZE, repair_window="4s")
         await decided(system, gang, Repairing)
         system.services.processes["binder"].kill()
