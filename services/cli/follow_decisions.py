@@ -1,11 +1,14 @@
 """`phalanx decisions`: the stream of decisions, live or from its beginning."""
 
 import asyncio
+import contextlib
 import json
 
 import click
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
 
+from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.decision_codec import EVENTS, decode_decision
 from services.contracts.pb.placement.v1 import decision_pb2
 from services.contracts.streams import PLACEMENT_STREAM
@@ -13,8 +16,10 @@ from services.contracts.subjects import placement_subject
 from services.core import decisions as core
 from services.core.objects import GangId
 from services.core.reasons import summary
-from services.runtime.bus import Bus, Message
+from services.runtime.bus import Bus, BusUnavailable, Message
 from services.runtime.health import Readiness
+
+CONNECT_TIMEOUT_S = 5.0
 
 
 @click.command()
@@ -35,12 +40,33 @@ def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, onc
 
 
 async def _follow(nats_url: str, *, subject: str, output: str, is_all: bool, ends: bool) -> None:
-    async with Bus(url=nats_url, name="phalanx-decisions", readiness=Readiness()) as bus:
+    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=Readiness())
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await stack.enter_async_context(bus)
+                if ends:
+                    # A stream that does not exist has no end; to follow it would be to wait for it.
+                    await bus.last(PLACEMENT_STREAM.name, subject=subject)
+        except TimeoutError as error:
+            raise click.ClickException(
+                f"no NATS server answers at {nats_url}; in a cluster: "
+                "kubectl -n phalanx-system port-forward svc/nats 4222"
+            ) from error
+        except BusUnavailable as error:
+            raise click.ClickException(f"{error}: no service of Phalanx has used this NATS server yet") from error
         async for batch in bus.follow(PLACEMENT_STREAM.name, subjects=subject, last_per_subject=not is_all):
             for message in batch.messages:
-                click.echo(_as_json(message) if output == "json" else _as_text(message))
+                _show(message, output=output)
             if ends and batch.pending == 0:
                 return
+
+
+def _show(message: Message, *, output: str) -> None:
+    try:
+        click.echo(_as_json(message) if output == "json" else _as_text(message))
+    except (UndecodableMessage, DecodeError) as error:
+        click.echo(f"message {message.sequence} on {message.subject} cannot be read: {error}", err=True)
 
 
 def _as_json(message: Message) -> str:

@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands load when they are asked for, so that `--help` and completion stay quick."""
+    """A group whose commands load when they are asked for, so that none pays for what another needs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""

@@ -10,6 +10,12 @@ from services.contracts.pb.placement.v1.placement_service_pb2_grpc import Placem
 
 T = TypeVar("T")
 
+EXIT_BAD_INPUT = 2
+EXIT_NO_ANSWER = 3
+_CALLERS_FAULT = frozenset(
+    {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.NOT_FOUND}
+)
+
 DEFAULT_TARGET = "127.0.0.1:50051"
 TIMEOUT_S = 30.0
 
@@ -24,16 +30,29 @@ placer_option = click.option(
 )
 
 
+class WrongQuestion(click.ClickException):
+    """The placer says what is wrong with the question."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class NoAnswer(click.ClickException):
+    """The placer cannot be reached, or cannot answer now."""
+
+    exit_code = EXIT_NO_ANSWER
+
+
 def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
-    """Ask one question. Raises ClickException with what the placer said, or that it cannot be reached."""
+    """Ask one question. Raises WrongQuestion and NoAnswer."""
     with grpc.insecure_channel(target) as channel:
         try:
             return question(PlacementServiceStub(channel))
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             if code is grpc.StatusCode.UNAVAILABLE:
-                raise click.ClickException(
+                raise NoAnswer(
                     f"the placer at {target} cannot be reached ({details}); in a cluster: "
                     "kubectl -n phalanx-system port-forward svc/phalanx-placer 50051"
                 ) from error
-            raise click.ClickException(str(details)) from error
+            refusal = WrongQuestion if code in _CALLERS_FAULT else NoAnswer
+            raise refusal(str(details)) from error

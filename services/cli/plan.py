@@ -3,25 +3,35 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 from google.protobuf.json_format import MessageToDict
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from services.cli.placer_channel import TIMEOUT_S, ask_placer
-from services.contracts.decision_codec import encode_reasons
+from services.cli.placer_channel import EXIT_BAD_INPUT, TIMEOUT_S, ask_placer
 from services.contracts.manifest_files import UnreadableManifest, read_manifests
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, Pod
+from services.core.objects import Applied, KubernetesObject, Pod
 from services.core.plan import plan as solve_plan
+from services.placer.adapters.grpc_api import plan_response
+from services.placer.questions import PlanAnswer, gangs_of
 
 EXIT_WAITING = 1
-EXIT_BAD_INPUT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenFiles:
+    """What the files hold, as text and as objects."""
+
+    text: bytes
+    objects: tuple[KubernetesObject, ...]
+    skipped: int
 
 
 @click.command()
@@ -41,13 +51,13 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
     """Say where the pods of FILE would go. Nothing is written.
 
     Without --placer the files are the whole cluster: nodes, running pods, and the pods to place. Exit code 0 where all
-    are placed, 1 where something waits, 2 for bad input.
+    are placed, 1 where something waits, 2 for bad input, 3 where the placer has no answer.
     """
+    given = _read(files)
     if target is None:
-        answer = _plan_files(files, takes_all_schedulers=all_schedulers)
+        answer = _plan_files(given, takes_all_schedulers=all_schedulers)
     else:
-        text = b"\n---\n".join(path.read_bytes() for path in files)
-        request = pb.PlanRequest(manifests=text, all_schedulers=all_schedulers)
+        request = pb.PlanRequest(manifests=given.text, all_schedulers=all_schedulers)
         answer = ask_placer(target, lambda placer: placer.Plan(request, timeout=TIMEOUT_S))
     if output == "json":
         click.echo(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2, sort_keys=True))
@@ -56,27 +66,32 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
     sys.exit(0 if all(one.outcome == "placed" for one in answer.groups.values()) else EXIT_WAITING)
 
 
-def _plan_files(files: Sequence[Path], *, takes_all_schedulers: bool) -> pb.PlanResponse:
-    cluster = Cluster()
+def _read(files: Sequence[Path]) -> GivenFiles:
+    """Return what the files hold, or exit with a sentence that names the file."""
+    texts: list[bytes] = []
+    objects: list[KubernetesObject] = []
     skipped = 0
     for path in files:
+        texts.append(path.read_bytes())
         try:
-            manifests = read_manifests(path.read_bytes())
+            manifests = read_manifests(texts[-1])
         except UnreadableManifest as error:
             click.echo(f"{path}: {error}", err=True)
             sys.exit(EXIT_BAD_INPUT)
+        objects += manifests.objects
         skipped += manifests.skipped
-        for item in manifests.objects:
-            is_taken = takes_all_schedulers and isinstance(item, Pod) and not item.node
-            given = replace(item, scheduler_name=SCHEDULER_NAME) if is_taken and isinstance(item, Pod) else item
-            cluster.apply(Applied(object=given), revision=0)
-    gangs = [gang for gang_id in cluster.gang_ids() if (gang := cluster.gang(gang_id)) is not None]
-    response = pb.PlanResponse(skipped_objects=skipped)
-    for gang_id, one in solve_plan(gangs, inventory=cluster.inventory).items():
-        response.groups[gang_id.partition("/")[2]].CopyFrom(
-            pb.GroupPlan(outcome=one.outcome.value, bound=dict(one.bound), reasons=encode_reasons(one.reasons))
-        )
-    return response
+    return GivenFiles(text=b"\n---\n".join(texts), objects=tuple(objects), skipped=skipped)
+
+
+def _plan_files(given: GivenFiles, *, takes_all_schedulers: bool) -> pb.PlanResponse:
+    cluster = Cluster()
+    for item in given.objects:
+        if takes_all_schedulers and isinstance(item, Pod) and not item.node:
+            cluster.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
+        else:
+            cluster.apply(Applied(object=item), revision=0)
+    plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory)
+    return plan_response(PlanAnswer(plans=plans, revision=0, skipped=given.skipped))
 
 
 def _print(answer: pb.PlanResponse) -> None:
@@ -88,8 +103,11 @@ def _print(answer: pb.PlanResponse) -> None:
         for node in one.bound.values():
             counts[node] = counts.get(node, 0) + 1
         where = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
-        table.add_row(name, one.outcome, where or "; ".join(reason.message for reason in one.reasons))
+        table.add_row(name, one.outcome, escape(where or "; ".join(reason.message for reason in one.reasons)))
     console = Console()
-    console.print(table)
+    if answer.groups:
+        console.print(table)
+    else:
+        console.print(f"no pods with schedulerName {SCHEDULER_NAME}; --all-schedulers takes those of others too")
     if answer.skipped_objects:
         console.print(f"{answer.skipped_objects} objects of other kinds were skipped", style="dim")

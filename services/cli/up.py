@@ -44,10 +44,14 @@ WRITES = (
 def up(kubeconfig: Path, nats_url: str | None, folder: Path, *, yes: bool) -> None:
     """Run all services here, against any cluster, until Ctrl-C. Creates no nodes."""
     console = Console()
+    problems: list[str] = []
     try:
         asyncio.run(_up(console, kubeconfig=kubeconfig, nats_url=nats_url, folder=folder, is_confirmed=yes))
     except* (ServiceFailed, NatsServerFailed, KubeFault) as group:
-        raise click.ClickException("\n".join(str(error) for error in group.exceptions)) from group
+        # What is raised in here would become part of a group, which click does not know.
+        problems += [str(error) for error in group.exceptions]
+    if problems:
+        raise click.ClickException("\n".join(problems))
 
 
 async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folder: Path, is_confirmed: bool) -> None:

@@ -5,6 +5,7 @@ import json
 import click
 from google.protobuf.json_format import MessageToDict
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from services.cli.placer_channel import TIMEOUT_S, ask_placer, placer_option
@@ -35,10 +36,10 @@ def _print(answer: pb.ExplainResponse) -> None:
     console = Console()
     since = f" since {from_timestamp(answer.since):%H:%M:%S} UTC" if answer.HasField("since") else ""
     order = f", number {answer.position} in the queue" if answer.position else ""
-    console.print(f"{answer.gang}: [bold]{answer.state}[/bold]{since}{order}", highlight=False)
+    console.print(f"{escape(answer.gang)}: [bold]{answer.state}[/bold]{since}{order}", highlight=False)
     console.print(f"  needs {answer.min_count}, {answer.existing} exist, {answer.placed} are placed", highlight=False)
     for reason in decode_reasons(answer.reasons):
-        console.print(f"  • {reason.message}  [dim]{reason.code.value}[/dim]", highlight=False)
+        console.print(f"  • {escape(reason.message)}  [dim]{reason.code.value}[/dim]", highlight=False)
     if answer.nodes:
         by_node: dict[str, list[str]] = {}
         for pod, node in answer.nodes.items():

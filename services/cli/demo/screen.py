@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -42,7 +43,7 @@ class Screen:
     def tell(self, sentence: str) -> None:
         """Show a sentence of the story."""
         stamp = f"{self.witness.clock.monotonic() - self.started_s:6.2f} s"
-        self.console.print(f"[dim]{stamp}[/dim]  {sentence}", highlight=False)
+        self.console.print(f"[dim]{stamp}[/dim]  {escape(sentence)}", highlight=False)
 
     async def show(self) -> None:
         """Keep the progress current until cancelled."""
@@ -118,7 +119,7 @@ def _promise_table(kept: list[Promise]) -> Table:
     table.add_column("happened", ratio=3)
     for promise in kept:
         mark = "[green]held[/green]" if promise.is_held else "[bold red]BROKEN[/bold red]"
-        table.add_row(mark, promise.text, promise.happened)
+        table.add_row(mark, escape(promise.text), escape(promise.happened))
     return table
 
 

@@ -47,7 +47,10 @@ def trace_of_transaction(path: Path, transaction: str) -> Span | None:
 
 
 def root_of(records: Sequence[Mapping[str, Any]]) -> Span | None:
-    """Return the root of one trace with its descendants, each level in order of time."""
+    """Return the root of one trace with its descendants, each level in order of time.
+
+    A span whose parent was not recorded, as of a service that was killed, stands below the root.
+    """
     spans = {
         record["span_id"]: Span(
             id=record["span_id"],
@@ -61,13 +64,18 @@ def root_of(records: Sequence[Mapping[str, Any]]) -> Span | None:
         )
         for record in records
     }
-    root = None
+    root: Span | None = None
+    orphans: list[Span] = []
     for span in sorted(spans.values(), key=lambda span: span.start_ns):
         parent = spans.get(span.parent)
-        if parent is not None:
-            parent.children.append(span)
-        elif root is None:
+        if root is None and parent is None:
             root = span
+        elif parent is None:
+            orphans.append(span)
+        else:
+            parent.children.append(span)
+    if root is not None:
+        root.children = sorted((*root.children, *orphans), key=lambda span: span.start_ns)
     return root
 
 
