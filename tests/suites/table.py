@@ -124,8 +124,8 @@ SUITES: tuple[Suite, ...] = (
     ),
     Suite(
         name="e2e-kubernetes",
-        about="all services on real NATS against the real control plane",
-        minutes=12,
+        about="all services on real NATS against the real control plane, with the rights of deploy/",
+        minutes=8,
         steps=(_pytest("tests/e2e", marks="kubernetes"),),
         needs=("kubernetes",),
     ),

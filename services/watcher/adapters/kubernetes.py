@@ -74,7 +74,7 @@ def _told(watched: WatchedKind, *, verb: str) -> Iterator[None]:
         if error.status == _FORBIDDEN:
             detail = (
                 f"forbidden: {verb} {watched.resource} at the cluster scope; "
-                f"grant get, list, watch on {watched.resource}"
+                f"grant list, watch on {watched.resource}"
             )
             raise ApiFailed(detail, retry_after_s=error.retry_after_s) from error
         kind = NotServed if error.status == _NOT_FOUND else ApiFailed

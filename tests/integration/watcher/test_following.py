@@ -258,7 +258,7 @@ async def test_a_forbidden_kind_says_which_permission_is_missing(
         times=None,
     )
     async with watcher(nats_url=nats_server.url, api_url=scene.sandbox.url, directory=tmp_path) as running:
-        expected = "forbidden: list pods at the cluster scope; grant get, list, watch on pods"
+        expected = "forbidden: list pods at the cluster scope; grant list, watch on pods"
         await until(lambda: running.detail(Kind.POD) == expected, what="the permission is named")
         await scene.synced(Kind.NODE, times=1)
         assert not running.readiness.is_ready
