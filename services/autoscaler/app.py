@@ -11,11 +11,17 @@ from services.runtime.lifecycle import Runtime
 
 async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
     """Run the autoscaler until it is asked to stop."""
+    metrics = AutoscalerMetrics(runtime.registry)
+    async with asyncio.TaskGroup() as group:
+        # Waiting for the bus is part of the work, so that a stop need not wait for it.
+        working = group.create_task(_work(settings, runtime, metrics=metrics), name="following")
+        await runtime.stopping.wait()
+        working.cancel()
+
+
+async def _work(settings: AutoscalerSettings, runtime: Runtime, *, metrics: AutoscalerMetrics) -> None:
+    """Connect and follow, for ever."""
     name = f"phalanx-autoscaler/{settings.instance}"
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
         await bus.ensure_streams(STREAMS)
-        follower = Follower(stream=bus, readiness=runtime.readiness, metrics=AutoscalerMetrics(runtime.registry))
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(follower.run(), name="following")
-            await runtime.stopping.wait()
-            following.cancel()
+        await Follower(stream=bus, readiness=runtime.readiness, metrics=metrics).run()

@@ -23,14 +23,23 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
         deadline=timedelta(seconds=settings.deadline_s),
         repair_window=timedelta(seconds=settings.repair_window_s),
     )
-    name = f"phalanx-placer/{settings.instance}"
     metrics = PlacerMetrics(runtime.registry)
-    sequences: dict[str, int] = {}
     async with (
         Mind(policy=policy) as mind,
         rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),
-        Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus,
+        asyncio.TaskGroup() as group,
     ):
+        # Waiting for the bus is part of the work, so that a stop need not wait for it.
+        working = group.create_task(_work(settings, runtime, mind=mind, metrics=metrics), name="deciding")
+        await runtime.stopping.wait()
+        working.cancel()
+
+
+async def _work(settings: PlacerSettings, runtime: Runtime, *, mind: Mind, metrics: PlacerMetrics) -> None:
+    """Connect and decide, for ever."""
+    name = f"phalanx-placer/{settings.instance}"
+    sequences: dict[str, int] = {}
+    async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
         await bus.ensure_streams(STREAMS)
         publisher = Publisher(
             bus, instance=settings.instance, tracer=runtime.tracer, metrics=metrics, sequences=sequences
@@ -44,7 +53,4 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
             clock=runtime.clock,
             sequences=sequences,
         )
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(loop.run(), name="deciding")
-            await runtime.stopping.wait()
-            running.cancel()
+        await loop.run()

@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 import pytest
 
-from services.cli.processes import LocalProcess
+from services.cli.processes import LocalProcess, ServiceFailed
 from services.contracts.decision_codec import decision_subject, encode_decision
 from services.core.decisions import Decision, Waiting
 from services.core.objects import GangId
@@ -101,6 +101,20 @@ async def test_it_stops_when_asked(nats_server: EmbeddedNats, tmp_path: Path, mo
     lines = [orjson.loads(line) for line in running.log_file.read_text().splitlines()]
     assert [lines[0]["event"], lines[-1]["event"]] == ["service.started", "service.stopped"]
     assert {(line["service"], line["instance"]) for line in lines} == {("autoscaler", "autoscaler-test")}
+
+
+async def test_it_stops_at_once_while_it_waits_for_nats(tmp_path: Path) -> None:
+    """Nothing is in flight then, so nothing has to be drained."""
+    running = process("nats://127.0.0.1:1", tmp_path)
+    running.start()
+    with pytest.raises(ServiceFailed, match=r"NOT nats: waiting for nats://127\.0\.0\.1:1"):
+        await running.wait_ready(timeout_s=3)
+    popen = running._process
+    assert popen is not None
+    started = time.monotonic()
+    await running.stop()
+    assert popen.returncode == 0
+    assert time.monotonic() - started < 5
 
 
 async def test_wrong_settings_are_all_told(tmp_path: Path) -> None:
