@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.autoscaler.following import AutoscalerMetrics, Follower
+from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.settings import AutoscalerSettings
 from services.contracts.streams import STREAMS
 from services.runtime.bus import Bus
@@ -12,6 +12,8 @@ from services.runtime.lifecycle import Runtime
 async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
     """Run the autoscaler until it is asked to stop."""
     metrics = AutoscalerMetrics(runtime.registry)
+    # Before the bus is: a connection alone would make this process look ready.
+    runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with asyncio.TaskGroup() as group:
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
         working = group.create_task(_work(settings, runtime, metrics=metrics), name="following")

@@ -18,6 +18,9 @@ from services.runtime.log import get
 
 _log = get("autoscaler.following")
 
+CONDITION = "placements"
+"""Name of the autoscaler's own condition of readiness."""
+
 
 class AutoscalerMetrics:
     """What the autoscaler counts."""
@@ -48,14 +51,14 @@ class Follower:
 
     async def run(self) -> None:
         """Run for ever; a gap in the stream starts the fold over."""
-        self.readiness.set("placements", ready=False, detail="reading the placement stream")
+        self.readiness.set(CONDITION, ready=False, detail="reading the placement stream")
         async for batch in self.stream.follow(PLACEMENT_STREAM.name, subjects=PLACEMENT_STREAM.subjects[0]):
             if batch.restarted:
                 self.ledger = Ledger()
-                self.readiness.set("placements", ready=False, detail="reading the placement stream again")
+                self.readiness.set(CONDITION, ready=False, detail="reading the placement stream again")
             self._fold(batch)
             if batch.pending == 0:
-                self.readiness.set("placements", ready=True, detail="synced")
+                self.readiness.set(CONDITION, ready=True, detail="synced")
 
     def _fold(self, batch: Batch) -> None:
         for message in batch.messages:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from services.contracts.streams import STREAMS
 from services.core.attention import DecisionPolicy
 from services.placer.adapters.grpc_api import register
-from services.placer.deciding import Loop
+from services.placer.deciding import CONDITION, Loop
 from services.placer.metrics import PlacerMetrics
 from services.placer.mind import Mind
 from services.placer.publishing import Publisher
@@ -24,6 +24,8 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
         repair_window=timedelta(seconds=settings.repair_window_s),
     )
     metrics = PlacerMetrics(runtime.registry)
+    # Before the bus is: a connection alone would make this process look ready.
+    runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
         Mind(policy=policy) as mind,
         rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),

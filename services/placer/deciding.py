@@ -22,6 +22,8 @@ _log = get("placer.deciding")
 
 QUEUED_BATCHES = 64
 """Batches read ahead of the mind; beyond it the readers wait, and the bus keeps what they have not asked for."""
+CONDITION = "cluster"
+"""Name of the placer's own condition of readiness."""
 HEARTBEAT_LIMIT_S = 30.0
 IDLE_S = 5.0
 
@@ -66,7 +68,7 @@ class Loop:
             self._caught_up.clear()
 
     async def _run_once(self) -> None:
-        self.readiness.set("cluster", ready=False, detail="reading the cluster stream")
+        self.readiness.set(CONDITION, ready=False, detail="reading the cluster stream")
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read(Source.CLUSTER), name="read-cluster")
             group.create_task(self._read(Source.PLACEMENT), name="read-placement")
@@ -144,12 +146,12 @@ class Loop:
             self.metrics.unreadable.inc()
             _log.error("message.unreadable", detail=sentence)
         if len(self._caught_up) < len(Source):
-            self.readiness.set("cluster", ready=False, detail="reading the streams")
+            self.readiness.set(CONDITION, ready=False, detail="reading the streams")
         elif thought.unsynced:
             kinds = ", ".join(thought.unsynced)
-            self.readiness.set("cluster", ready=False, detail=f"waiting for the watcher to follow: {kinds}")
+            self.readiness.set(CONDITION, ready=False, detail=f"waiting for the watcher to follow: {kinds}")
         else:
-            self.readiness.set("cluster", ready=True, detail="synced")
+            self.readiness.set(CONDITION, ready=True, detail="synced")
 
     async def _publish(self, thought: Thought, *, started_ns: int) -> None:
         """Publish what was decided, side by side: each decision has a subject of its own.

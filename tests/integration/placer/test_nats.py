@@ -103,6 +103,9 @@ class RunningPlacer:
         """Keep its parts."""
         self.runtime = runtime
         self._task = task
+        #: What was known each time when readiness changed.
+        self.turns: list[set[str]] = []
+        runtime.readiness.subscribe(lambda: self.turns.append({one.name for one in runtime.readiness.conditions}))
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a metric."""
@@ -271,6 +274,15 @@ async def test_grpc_answers_about_the_same_state(
             stub = PlacementServiceStub(channel)
             answer = await stub.Explain(pb.ExplainRequest(gang="pod/team-a/w-0"))
     assert (answer.state, answer.position) == ("waiting", 1)
+
+
+async def test_connection_alone_is_not_readiness(world: World, nats_server: EmbeddedNats) -> None:
+    """The first moment in which it is ready is one in which the cluster is known; before that nobody is sent to it."""
+    await world.change(*synced())
+    async with placing(nats_server.url) as placer:
+        assert placer.turns
+        assert all("cluster" in names for names in placer.turns)
+        assert len(placer.turns) == 1
 
 
 async def test_health_names_what_is_waited_for(world: World, nats_server: EmbeddedNats) -> None:
