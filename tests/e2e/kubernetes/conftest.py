@@ -19,7 +19,7 @@ from tests.kubernetes.fixtures import require_binaries
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[System]:
-    """Everything that runs. The ends of the logs are printed, for the tests that fail."""
+    """Everything that runs. The ends of the logs, and the pods, are printed for the tests that fail."""
     require_binaries()
     module = request.module
     async with running_system(
@@ -30,6 +30,7 @@ async def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield running
         for name, process in running.services.processes.items():
             sys.stdout.write(f"--- {name}\n{process.tail()}\n")
+        sys.stdout.write(f"--- controller manager\n{running.cluster.program('kube-controller-manager').log_tail()}\n")
         denied = [one for service in SERVICES for one in running.audit.of(service) if one.is_forbidden]
         if not getattr(module, "IS_DENIED", False):
             assert not denied, f"{len(denied)} requests of our services were forbidden, the first: {denied[0]}"
@@ -42,5 +43,8 @@ async def api(system: System, request: pytest.FixtureRequest) -> AsyncIterator[A
     api = system.api(namespace.strip("-"))
     await api.create(namespace_manifest(api.namespace))
     yield api
+    for pod in await api.list("Pod"):
+        state = pod["metadata"].get("deletionTimestamp", "stays"), pod["status"]["phase"]
+        sys.stdout.write(f"{pod['metadata']['name']} {pod['spec'].get('nodeName', 'unbound')} {' '.join(state)}\n")
     await emptied(api)
     await system.at_rest()
