@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from services.cli.placer_channel import EXIT_BAD_INPUT, TIMEOUT_S, ask_placer
-from services.contracts.manifest_files import UnreadableManifest, read_manifests
+from services.contracts.manifest_files import Manifests, UnreadableManifest, read_manifests
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
@@ -23,6 +23,11 @@ from services.placer.adapters.grpc_api import plan_response
 from services.placer.questions import PlanAnswer, gangs_of
 
 EXIT_WAITING = 1
+
+NO_PODS = (
+    "{files}: no pods to place: expected pods, or a Job, Deployment, ReplicaSet or StatefulSet that was not submitted "
+    "yet; one with metadata.uid or status stands for no pods, so give its pods too, or remove these fields"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +55,15 @@ class GivenFiles:
 def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedulers: bool) -> None:
     """Say where the pods of FILE would go. Nothing is written.
 
-    Without --placer the files are the whole cluster: nodes, running pods, and the pods to place. Exit code 0 where all
-    are placed, 1 where something waits, 2 for bad input, 3 where the placer has no answer.
+    Jobs, Deployments, ReplicaSets and StatefulSets that were not submitted yet stand for the pods that they would have.
+    Without --placer the files are the whole cluster: nodes, running pods, and the pods to place. With --placer they
+    come beside all that is there, also beside a group of the same name. Exit code 0 where all are placed, 1 where
+    something waits, 2 for bad input, 3 where the placer has no answer.
     """
     given = _read(files)
+    if not any(isinstance(item, Pod) for item in given.objects):
+        click.echo(NO_PODS.format(files=", ".join(map(str, files))), err=True)
+        sys.exit(EXIT_BAD_INPUT)
     if target is None:
         answer = _plan_files(given, takes_all_schedulers=all_schedulers)
     else:
@@ -67,20 +77,22 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
 
 
 def _read(files: Sequence[Path]) -> GivenFiles:
-    """Return what the files hold, or exit with a sentence that names the file."""
-    texts: list[bytes] = []
-    objects: list[KubernetesObject] = []
-    skipped = 0
-    for path in files:
-        texts.append(path.read_bytes())
-        try:
-            manifests = read_manifests(texts[-1])
-        except UnreadableManifest as error:
-            click.echo(f"{path}: {error}", err=True)
-            sys.exit(EXIT_BAD_INPUT)
-        objects += manifests.objects
-        skipped += manifests.skipped
-    return GivenFiles(text=b"\n---\n".join(texts), objects=tuple(objects), skipped=skipped)
+    """Return what the files hold together, or exit with a sentence that names the file."""
+    texts = [path.read_bytes() for path in files]
+    manifests = [_manifests_of(text, origin=str(path)) for text, path in zip(texts, files, strict=True)]
+    whole = b"\n---\n".join(texts)
+    if len(manifests) > 1:
+        # Once more as one: a PriorityClass may be in another file than the pods that name it.
+        manifests = [_manifests_of(whole, origin=", ".join(map(str, files)))]
+    return GivenFiles(text=whole, objects=manifests[0].objects, skipped=manifests[0].skipped)
+
+
+def _manifests_of(text: bytes, *, origin: str) -> Manifests:
+    try:
+        return read_manifests(text)
+    except UnreadableManifest as error:
+        click.echo(f"{origin}: {error}", err=True)
+        sys.exit(EXIT_BAD_INPUT)
 
 
 def _plan_files(given: GivenFiles, *, takes_all_schedulers: bool) -> pb.PlanResponse:

@@ -1,4 +1,8 @@
-"""Kubernetes manifests as people give them, turned into core objects: YAML or JSON, several documents, Lists."""
+"""Kubernetes manifests as people give them, turned into core objects: YAML or JSON, several documents, Lists.
+
+What was not submitted yet is read as an API server and the controllers would complete it: `manifest_admission` and
+`manifest_workloads`.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from services.contracts.manifest_admission import admitted, priorities_of
+from services.contracts.manifest_workloads import is_workload, pods_of
+from services.core.manifests import FieldError, shortened
 from services.core.objects import Kind, KubernetesObject, Pod
 from services.core.reduce import MalformedObject, reduce
 
@@ -39,25 +46,65 @@ class Manifests:
 
 
 def read_manifests(text: str | bytes) -> Manifests:
-    """Return the objects of a manifest text.
+    """Return the objects of a manifest text, and the pods that its workloads would have.
 
     An object without a uid gets one from its kind and name, one without a namespace lands in `default`. Raises
     UnreadableManifest.
     """
-    objects = []
-    skipped = 0
     try:
-        for manifest in _documents(text):
-            kind = KINDS.get(str(manifest.get("kind")))
-            if kind is None:
-                skipped += 1
-            else:
-                objects.append(_named(kind, reduce(kind, _identified(kind, manifest))))
+        documents = list(_documents(text))
+        priorities = priorities_of(documents)
+        found = [_objects_of(document, priorities=priorities) for document in documents]
     except yaml.YAMLError as error:
         raise UnreadableManifest(f"not YAML or JSON: {error}") from error
     except MalformedObject as error:
         raise UnreadableManifest(str(error)) from error
-    return Manifests(objects=tuple(objects), skipped=skipped)
+    objects = tuple(item for one in found for item in one or ())
+    _check_names(objects)
+    return Manifests(objects=objects, skipped=sum(one is None for one in found))
+
+
+def _objects_of(manifest: Mapping[str, Any], *, priorities: Mapping[str, int]) -> tuple[KubernetesObject, ...] | None:
+    """Return what one document states, or None for a kind that placement does not read."""
+    kind = KINDS.get(str(manifest.get("kind")))
+    word = str(manifest.get("kind")) if kind is None else kind.value
+    if kind is None and not is_workload(manifest):
+        return None
+    identified = _identified(manifest, word=word, is_namespaced=kind is None or kind in _NAMESPACED)
+    try:
+        if kind is None:
+            return pods_of(identified, priorities=priorities)
+        # Whether it was admitted shows before it gets a uid.
+        complete = {**admitted(kind, manifest, priorities=priorities), "metadata": identified.get("metadata")}
+        return (_named(reduce(kind, complete)),)
+    except FieldError as error:
+        metadata = identified.get("metadata")
+        named = metadata if isinstance(metadata, dict) else {}
+        where = "/".join(str(named[key]) for key in ("namespace", "name") if named.get(key))
+        raise UnreadableManifest(
+            f"{word} {where}: {error.field}: expected {error.expected}, got {shortened(error.got)}; correct this field"
+        ) from error
+
+
+def _check_names(objects: tuple[KubernetesObject, ...]) -> None:
+    """Refuse two pods of one name: the second would silently replace the first.
+
+    Not where both were read from a cluster, at two moments: there the later version is the one that counts.
+    """
+    seen: dict[tuple[str, str], Pod] = {}
+    for item in objects:
+        if not isinstance(item, Pod):
+            continue
+        key = (item.metadata.namespace, item.metadata.name)
+        other = seen.setdefault(key, item)
+        has_versions = other.metadata.resource_version and item.metadata.resource_version
+        if other is not item and not has_versions:
+            owners = " and ".join(_origin(one) for one in (other, item))
+            raise UnreadableManifest(f"pod {'/'.join(key)} is stated twice ({owners}); rename one of them")
+
+
+def _origin(pod: Pod) -> str:
+    return ", ".join(f"of {owner.kind} {owner.name}" for owner in pod.metadata.owners) or "as a pod"
 
 
 def _documents(text: str | bytes) -> Iterator[Mapping[str, Any]]:
@@ -76,15 +123,15 @@ def _documents(text: str | bytes) -> Iterator[Mapping[str, Any]]:
             yield document
 
 
-def _identified(kind: Kind, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+def _identified(manifest: Mapping[str, Any], *, word: str, is_namespaced: bool) -> Mapping[str, Any]:
     """Return the manifest with what an API server would add to identify it."""
     given = manifest.get("metadata") or {}
     if not isinstance(given, dict):
         return manifest
     metadata = dict(given)
-    if kind in _NAMESPACED:
-        metadata.setdefault("namespace", "default")
-    metadata.setdefault("uid", f"{kind.value}/{metadata.get('namespace', '')}/{metadata.get('name', '')}")
+    if is_namespaced:
+        metadata["namespace"] = metadata.get("namespace") or "default"
+    metadata["uid"] = metadata.get("uid") or f"{word}/{metadata.get('namespace', '')}/{metadata.get('name', '')}"
     for name in ("creationTimestamp", "deletionTimestamp"):
         if hasattr(metadata.get(name), "isoformat"):
             # YAML reads unquoted timestamps as times.
@@ -92,14 +139,12 @@ def _identified(kind: Kind, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**manifest, "metadata": metadata}
 
 
-def _named(kind: Kind, item: KubernetesObject) -> KubernetesObject:
-    """Return the object, whose names an API server would have checked. Raises UnreadableManifest."""
-    metadata = item.metadata
-    names = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
+def _named(item: KubernetesObject) -> KubernetesObject:
+    """Return the object, whose names an API server would have checked. Raises FieldError."""
+    names = {"metadata.name": item.metadata.name, "metadata.namespace": item.metadata.namespace}
     if isinstance(item, Pod):
         names["spec.schedulingGroup.podGroupName"] = item.group
     for field, name in names.items():
         if "/" in name:
-            where = f"{kind.value} {metadata.namespace}/{metadata.name}"
-            raise UnreadableManifest(f"{where}: {field}: expected a name without '/', got {name!r}; correct this field")
+            raise FieldError(field=field, expected="a name without '/'", got=name)
     return item

@@ -82,6 +82,28 @@ def test_pods_of_other_schedulers(tmp_path: Path) -> None:
     assert "1 on n1" in plan("--all-schedulers", "-f", path).output
 
 
+def test_jobs_that_were_not_submitted(tmp_path: Path) -> None:
+    """They stand for their pods; a PriorityClass may be in another file."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "team-a"}}
+    template = {"spec": pod_manifest("w", group="train")["spec"] | {"priorityClassName": "high"}}
+    job["spec"] = {"parallelism": 2, "template": template}
+    classes = written(tmp_path, {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}, name="classes")
+    result = plan(
+        "-f", written(tmp_path, node_manifest(), pod_group_manifest("train", min_count=2), job), "-f", classes
+    )
+    assert result.exit_code == 0
+    assert "2 on n1" in result.output
+
+
+def test_nothing_to_place(tmp_path: Path) -> None:
+    """Files without pods are a mistake: exit code 2, and what was expected."""
+    path = written(tmp_path, node_manifest(), pod_group_manifest("train", min_count=2))
+    for arguments in ([], ["--placer", "127.0.0.1:1"], ["-o", "json"]):
+        result = plan("-f", path, *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"{path}: no pods to place: expected pods, or a Job")
+
+
 def test_other_kinds_are_counted(tmp_path: Path) -> None:
     """What placement does not read is skipped, and said."""
     path = written(tmp_path, {"kind": "Service", "apiVersion": "v1"}, node_manifest(), *gang())

@@ -93,7 +93,7 @@ class Room:
         return question(self.decider)
 
 
-def train(*, size: int = 2, gpus: int = 1) -> tuple[ClusterObject, ...]:
+def train(*, size: int = 2, gpus: int = 1) -> tuple[KubernetesObject, ...]:
     """A gang."""
     return (pod_group("train", min_count=size), *members("train", count=size, gpus=gpus))
 
@@ -318,3 +318,12 @@ def test_since_is_a_moment_of_the_clock_that_was_given() -> None:
     room.decide()
     assert room.explain(LONE).since == datetime(2026, 7, 1, 12, 0, 1, tzinfo=START.tzinfo)
     assert Uid("uid-team-a-w-0") not in room.decider.cluster.promises()
+
+
+def test_group_that_lives_already_is_planned_once_more() -> None:
+    """The plan is about the group in the question, under its own name, beside the one that runs."""
+    running = tuple(replace(one, node=NodeName("n1")) for one in members("train", count=2))
+    room = Room(node(gpus=8), pod_group("train", min_count=2), *running)
+    (again,) = room.plan(*train(size=6)).plans.items()
+    assert (again[0], again[1].outcome, len(again[1].bound)) == (TRAIN, PlanOutcome.PLACED, 6)
+    assert room.plan(*train(size=7)).plans[TRAIN].outcome is PlanOutcome.WAITING
