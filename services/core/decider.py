@@ -6,6 +6,7 @@ Decisions take effect here when they are made; `reject` takes one back that coul
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -186,14 +187,11 @@ class Decider:
         snapshot = self.cluster.snapshot(constraints_of_all(gang.open))
         match try_gang(gang, snapshot):
             case Placement(nodes=nodes):
-                names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
                 proposal = Proposed(
                     revision=self.cluster.revision,
                     deadline=now + self.policy.deadline,
                     min_count=gang.min_count,
-                    assignments=tuple(
-                        Assignment(pod=names[uid], uid=uid, node=node) for uid, node in sorted(nodes.items())
-                    ),
+                    assignments=_assignments(nodes, pods=gang.open),
                     already_placed=len(gang.placed),
                     repair_window=repair_window(gang, default=self.policy.repair_window),
                 )
@@ -234,8 +232,7 @@ class Decider:
         if isinstance(answer, Refusal):
             self._hold(transaction, members, answer, held=held)
             return []
-        names = {pod.metadata.uid: pod.metadata.name for pod in members}
-        fresh = tuple(Assignment(pod=names[uid], uid=uid, node=node) for uid, node in sorted(answer.nodes.items()))
+        fresh = _assignments(answer.nodes, pods=members)
         proposal = Proposed(
             revision=self.cluster.revision,
             deadline=repairing.until,
@@ -344,6 +341,13 @@ class Decider:
         node = self.cluster.withdraw(uid)
         if node is not None:
             self._roomier.add(node)
+
+
+def _assignments(nodes: Mapping[Uid, NodeName], *, pods: Iterable[Pod]) -> tuple[Assignment, ...]:
+    """Return the placement by pod name: uids are random, and what is tried first should not be."""
+    placed = [pod.metadata for pod in pods if pod.metadata.uid in nodes]
+    ordered = sorted(placed, key=lambda metadata: metadata.name)
+    return tuple(Assignment(pod=one.name, uid=one.uid, node=nodes[one.uid]) for one in ordered)
 
 
 def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) -> TransactionId:

@@ -426,3 +426,12 @@ def test_pod_replaced_into_another_group_leaves_its_old_gang() -> None:
     outcomes = {one.decision.gang: one.decision for one in desk.decide()}
     assert codes_of(waiting(outcomes[TRAIN]).reasons) == {ReasonCode.MEMBERS_MISSING}
     assert proposal(outcomes[OTHER])
+
+
+def test_assignments_are_in_the_order_of_names() -> None:
+    """What the binder tries first depends on names, not on uids, which the API server draws at random."""
+    desk = Desk(nodes=1, gpus=3)
+    uids = ("uid-c", "uid-a", "uid-b")
+    desk.see(pod_group("train", min_count=3))
+    desk.see(*(pod(f"train-{index}", group="train", uid=uid) for index, uid in enumerate(uids)))
+    assert [one.pod for one in proposal(only(desk.decide())).assignments] == ["train-0", "train-1", "train-2"]
