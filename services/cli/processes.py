@@ -19,25 +19,19 @@ from typing import Self
 
 import aiohttp
 
+from services.runtime.addresses import is_free_port
+from services.runtime.child_processes import dying_with_parent
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.05
+ANY_PORT = "127.0.0.1:0"
 TAIL_BYTES = 4000
 
 SERVICES = ("watcher", "placer", "binder", "autoscaler")
 
-# The kernel ends the process when its parent is gone, however that happens (Linux). A tiny program asks for it and then
-# becomes the service: code between fork and exec would run beside gRPC's threads, which do not survive that.
-_DIES_WITH_PARENT = (
-    (
-        sys.executable,
-        "-IS",
-        "-c",
-        "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
-    )
-    if sys.platform == "linux"
-    else ()
-)
+_ADDRESSES = {"http": "PHALANX_HTTP_ADDRESS", "grpc": "PHALANX_GRPC_ADDRESS"}
+"""Settings with a listen address, by the name under which its port is announced."""
 
 
 class ServiceFailed(RuntimeError):
@@ -48,7 +42,8 @@ class ServiceFailed(RuntimeError):
 class LocalProcess:
     """One `python -m services.<name>`, or another module, with its log file.
 
-    `environment` is added to this process's own, minus every inherited `PHALANX_*` variable.
+    `environment` is added to this process's own, minus every inherited `PHALANX_*` variable. A service that may
+    take any port takes the one from before a restart, else the preferred one (by `http`, `grpc`), else any free one.
     """
 
     name: str
@@ -56,8 +51,10 @@ class LocalProcess:
     environment: Mapping[str, str]
     arguments: Sequence[str] = ()
     module: str = ""
+    preferred_ports: Mapping[str, int] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _ports: dict[str, int] = field(default_factory=dict)
+    _former_ports: dict[str, int] = field(default_factory=dict)
 
     @property
     def log_file(self) -> Path:
@@ -97,13 +94,18 @@ class LocalProcess:
     def start(self) -> None:
         """Start the process; its ports are known only when it is ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._process is not None:
+            # Nobody may have waited for the process that ended: its ports are still in the file.
+            self._read_ports()
         self.port_file.unlink(missing_ok=True)
+        self._former_ports |= self._ports
         self._ports = {}
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
-        environment = inherited | dict(self.environment) | {"PHALANX_PORT_FILE": str(self.port_file)}
+        environment = inherited | dict(self.environment) | self._addresses()
+        environment["PHALANX_PORT_FILE"] = str(self.port_file)
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [*_DIES_WITH_PARENT, sys.executable, "-m", self.module or f"services.{self.name}", *self.arguments],
+                dying_with_parent([sys.executable, "-m", self.module or f"services.{self.name}", *self.arguments]),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -162,6 +164,15 @@ class LocalProcess:
             code = None if self._process is None else self._process.returncode
             raise ServiceFailed(f"{self.name} ended with code {code}; its log {self.log_file} ends:\n{self.tail()}")
 
+    def _addresses(self) -> dict[str, str]:
+        """Return the addresses to listen on, where any port would do."""
+        wanted = dict(self.preferred_ports) | self._former_ports
+        return {
+            variable: f"127.0.0.1:{wanted[name]}"
+            for name, variable in _ADDRESSES.items()
+            if self.environment.get(variable) == ANY_PORT and name in wanted and is_free_port(wanted[name])
+        }
+
     def _read_ports(self) -> bool:
         # The file may be seen half written; the next look finds it whole.
         with contextlib.suppress(OSError, ValueError):
@@ -180,7 +191,8 @@ class LocalProcess:
 class LocalServices:
     """All services against one API server and one bus.
 
-    `environment` holds the settings for all of them. Entering starts them and waits until each is ready.
+    `environment` holds the settings for all of them, `preferred_ports` ports to take where they are free, by service.
+    Entering starts them and waits until each is ready.
     """
 
     folder: Path
@@ -188,6 +200,7 @@ class LocalServices:
     kubeconfig: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     names: Sequence[str] = SERVICES
+    preferred_ports: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     processes: dict[str, LocalProcess] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
@@ -224,9 +237,14 @@ class LocalServices:
         settings = {
             "PHALANX_NATS_URL": self.nats_url,
             "PHALANX_KUBECONFIG": str(self.kubeconfig),
-            "PHALANX_HTTP_ADDRESS": "127.0.0.1:0",
+            "PHALANX_HTTP_ADDRESS": ANY_PORT,
             "PHALANX_INSTANCE": f"{name}-local",
         }
         if name in {"placer", "binder"}:
-            settings["PHALANX_GRPC_ADDRESS"] = "127.0.0.1:0"
-        return LocalProcess(name=name, folder=self.folder, environment=settings | dict(self.environment))
+            settings["PHALANX_GRPC_ADDRESS"] = ANY_PORT
+        return LocalProcess(
+            name=name,
+            folder=self.folder,
+            environment=settings | dict(self.environment),
+            preferred_ports=self.preferred_ports.get(name, {}),
+        )

@@ -3,19 +3,32 @@
 import asyncio
 import contextlib
 import signal
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+import yaml
 from rich.console import Console
-from rich.table import Table
 
-from services.cli.processes import LocalServices, ServiceFailed
+from services.cli.folder_lock import FolderInUse, locked
+from services.cli.processes import LocalProcess, LocalServices, ServiceFailed
 from services.core.names import SCHEDULER_NAME
+from services.runtime.addresses import is_free_port
 from services.runtime.embedded_nats import EmbeddedNats, NatsServerFailed
 from services.runtime.kube import KubeClient, KubeFault
 
 CHECK_S = 1.0
 RESTART_PAUSE_S = 2.0
+
+NATS_PORT = 4222
+PORTS: Mapping[str, Mapping[str, int]] = {
+    "watcher": {"http": 8080},
+    "placer": {"http": 8081, "grpc": 50051},
+    "binder": {"http": 8082, "grpc": 50052},
+    "autoscaler": {"http": 8083},
+}
+"""Ports that the services take where they are free; the placer's and the server's are those that commands ask first."""
 
 WRITES = (
     "binds pods whose schedulerName is phalanx, and no others",
@@ -43,15 +56,39 @@ WRITES = (
 @click.option("--yes", is_flag=True, help="Do not ask before writing to the cluster.")
 def up(kubeconfig: Path, nats_url: str | None, folder: Path, *, yes: bool) -> None:
     """Run all services here, against any cluster, until Ctrl-C. Creates no nodes."""
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)
+    _check_kubeconfig(kubeconfig)
     problems: list[str] = []
     try:
         asyncio.run(_up(console, kubeconfig=kubeconfig, nats_url=nats_url, folder=folder, is_confirmed=yes))
+    except* FolderInUse as group:
+        problems += [f"{error}; end that one, or give another --folder" for error in group.exceptions]
     except* (ServiceFailed, NatsServerFailed, KubeFault) as group:
         # What is raised in here would become part of a group, which click does not know.
-        problems += [str(error) for error in group.exceptions]
+        problems += [_sentence(error) for error in group.exceptions]
+    except* click.Abort:
+        unasked = "" if sys.stdin.isatty() else "; without a terminal, --yes answers"
+        problems.append(f"nothing was started{unasked}")
     if problems:
         raise click.ClickException("\n".join(problems))
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the error's text: in one line, but with the lines of the log that a failed process has left."""
+    return " ".join(str(error).split()) if isinstance(error, KubeFault) else str(error)
+
+
+def _check_kubeconfig(path: Path) -> None:
+    """Tell what is no kubeconfig at all in one sentence; the rest is told when it is used."""
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{path} is no kubeconfig: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict) or not document.get("current-context"):
+        raise click.ClickException(
+            f"{path} is no kubeconfig: expected a YAML object with current-context; "
+            "`kubectl config view --minify --flatten` writes one"
+        )
 
 
 async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folder: Path, is_confirmed: bool) -> None:
@@ -69,27 +106,30 @@ async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folde
     if not is_confirmed:
         await asyncio.to_thread(click.confirm, "Go on?", abort=True)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(locked(folder))
         if nats_url is None:
-            nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=folder / "nats"))).url
+            port = NATS_PORT if is_free_port(NATS_PORT) else 0
+            nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=folder / "nats", port=port))).url
         console.print("Starting the services …")
         running = await stack.enter_async_context(
-            LocalServices(folder=folder, nats_url=nats_url, kubeconfig=kubeconfig)
+            LocalServices(folder=folder, nats_url=nats_url, kubeconfig=kubeconfig, preferred_ports=PORTS)
         )
-        console.print(_addresses(running, nats_url=nats_url))
-        console.print(f"Ready: pods with schedulerName {SCHEDULER_NAME} are placed. Ctrl-C ends it.")
+        for line in _addresses(running.processes, nats_url=nats_url):
+            console.print(line)
         await _supervise(console, running)
     console.print("Stopped. Bound pods stay where they are.")
 
 
-def _addresses(running: LocalServices, *, nats_url: str) -> Table:
-    table = Table(box=None, padding=(0, 2))
-    for name in ("service", "health and metrics", "gRPC", "log"):
-        table.add_column(name)
-    table.add_row("nats", nats_url, "", "")
-    for name, process in running.processes.items():
-        grpc = process.grpc_target if process.has_grpc else ""
-        table.add_row(name, process.http_url, grpc, str(process.log_file))
-    return table
+def _addresses(processes: Mapping[str, LocalProcess], *, nats_url: str) -> Iterator[str]:
+    """Yield where everything listens, and the lines that tell another shell."""
+    yield f"  nats: {nats_url}"
+    for name, process in processes.items():
+        grpc = f", gRPC {process.grpc_target}" if process.has_grpc else ""
+        yield f"  {name}: {process.http_url}{grpc}, log {process.log_file}"
+    yield f"Ready: pods with schedulerName {SCHEDULER_NAME} are placed. Ctrl-C ends it. For another shell:"
+    yield ""
+    yield f"export PHALANX_PLACER={processes['placer'].grpc_target} PHALANX_NATS_URL={nats_url}"
+    yield ""
 
 
 async def _supervise(console: Console, running: LocalServices) -> None:

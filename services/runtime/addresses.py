@@ -5,6 +5,7 @@ file named by `PHALANX_PORT_FILE`; the parent reads it once all the names that i
 """
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,3 +45,14 @@ def announce_port(name: str, *, port: int, environ: Mapping[str, str] = os.envir
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_bytes(orjson.dumps(known | {name: port}))
     part.replace(path)
+
+
+def is_free_port(port: int, *, host: str = "127.0.0.1") -> bool:
+    """Tell whether nobody listens on a port now. Connections that have ended do not count, as for our servers."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

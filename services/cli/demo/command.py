@@ -1,6 +1,8 @@
 """`phalanx demo`: runs everything, plays the story, and judges it."""
 
 import asyncio
+import contextlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from services.cli.demo.screen import Screen
 from services.cli.demo.story import FIRST, GANGS, Story
 from services.cli.demo.system import CLUSTERS, running
 from services.cli.demo.traces import trace_of_transaction
+from services.cli.folder_lock import FolderInUse, locked
 from services.cli.processes import SERVICES, ServiceFailed
 from services.core.decisions import Committed
 from services.runtime.kube import KubeFault
@@ -33,21 +36,36 @@ def demo(cluster: str, kill: str | None) -> None:
     """Show a 64-GPU gang run all or nothing, through the bus, on a live cluster."""
     started_s = time.monotonic()
     console = Console(soft_wrap=False)
-    try:
-        kept = asyncio.run(_demo(console, cluster_name=cluster, kill=kill, started_s=started_s))
-    except* (ServiceFailed, TimeoutError) as group:
-        for error in group.exceptions:
-            console.print(f"[bold red]{type(error).__name__}[/bold red]: {error}", highlight=False)
-        console.print(f"logs: {FOLDER}")
-        kept = []
+    with contextlib.ExitStack() as stack:
+        folder = _own_folder(stack)
+        try:
+            kept = asyncio.run(_demo(console, cluster_name=cluster, folder=folder, kill=kill, started_s=started_s))
+        except* (ServiceFailed, TimeoutError) as group:
+            for error in group.exceptions:
+                console.print(f"[bold red]{type(error).__name__}[/bold red]: {error}", highlight=False)
+            console.print(f"logs: {folder}")
+            kept = []
     held = sum(promise.is_held for promise in kept)
     console.print(f"demo: {held} of {len(kept)} promises held in {time.monotonic() - started_s:.1f} s", highlight=False)
     sys.exit(0 if kept and held == len(kept) else 1)
 
 
-async def _demo(console: Console, *, cluster_name: str, kill: str | None, started_s: float) -> list[Promise]:
+def _own_folder(stack: contextlib.ExitStack) -> Path:
+    """Return a folder that no other demo uses while the stack is open."""
+    try:
+        stack.enter_context(locked(FOLDER))
+    except FolderInUse:
+        folder = FOLDER.with_name(f"{FOLDER.name}-{os.getpid()}")
+        stack.enter_context(locked(folder))
+        return folder
+    return FOLDER
+
+
+async def _demo(
+    console: Console, *, cluster_name: str, folder: Path, kill: str | None, started_s: float
+) -> list[Promise]:
     console.print("Starting a NATS server, a Kubernetes API and the four services, each its own process …")
-    async with running(cluster_name, folder=FOLDER) as system:
+    async with running(cluster_name, folder=folder) as system:
         screen = Screen(console=console, witness=system.witness, gangs=GANGS, started_s=started_s)
         screen.tell(f"All are ready. The cluster is {system.cluster.title}.")
         story = Story(

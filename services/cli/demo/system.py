@@ -11,6 +11,7 @@ from typing import Any
 
 from services.cli.demo.clusters import DemoCluster, kubernetes, sandbox
 from services.cli.demo.witness import Witness
+from services.cli.folder_lock import LOCK_FILE
 from services.cli.processes import LocalServices
 from services.contracts.streams import STREAMS
 from services.runtime.bus import Bus
@@ -86,5 +87,10 @@ async def _background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[
 
 
 def _emptied(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Remove what an earlier run left; the lock stays, because it is held."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK_FILE:
+            path.unlink(missing_ok=True)

@@ -1,6 +1,9 @@
 """`phalanx up`: it says what it will write, asks, and starts nothing without a yes."""
 
 import asyncio
+import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.folder_lock import locked
 from services.cli.up import WRITES
 from services.sandbox.app import running
 from services.sandbox.cluster import ClusterSettings
@@ -69,31 +73,93 @@ async def test_cluster_that_cannot_be_reached(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-async def test_it_runs_until_it_is_told_to_stop(kubeconfig: Path, tmp_path: Path) -> None:
-    """All services become ready, their addresses are listed, and Ctrl-C ends them all."""
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: [", "not YAML: while parsing"),
+        ("hello", "expected a YAML object"),
+        ("\0", "not YAML"),
+        ("{}", "expected"),
+    ],
+)
+async def test_junk_for_a_kubeconfig(tmp_path: Path, text: str, sentence: str) -> None:
+    """One line that names the file and what was expected."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    result = await answered(path, tmp_path / "up", answer="y\n")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Error: {path} is no kubeconfig: {sentence}")
+    assert result.stderr.count("\n") == 1
+
+
+async def test_without_a_terminal(kubeconfig: Path, tmp_path: Path) -> None:
+    """Nobody can answer; the error says how to."""
+    result = await answered(kubeconfig, tmp_path / "up", answer="")
+    assert result.stderr.endswith("Error: nothing was started; without a terminal, --yes answers\n")
+
+
+async def test_folder_in_use(kubeconfig: Path, tmp_path: Path) -> None:
+    """A second instance would take the first one's store and logs."""
     folder = tmp_path / "up"
+    with locked(folder):
+        result = await answered(kubeconfig, folder, answer="y\n")
+    assert result.returncode == 1
+    assert f"{folder} is in use by another phalanx (process {os.getpid()}); end that one" in result.stderr
+
+
+class Running:
+    """The command as it runs, with all that it has said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        """Nothing was said yet."""
+        self.process = process
+        self.text = ""
+
+    async def until(self, sentence: str) -> None:
+        """Wait until it says something."""
+        assert self.process.stdout is not None
+        while sentence not in self.text:
+            line = await self.process.stdout.readline()
+            assert line, f"it ended:\n{self.text}"
+            self.text += line.decode()
+
+    async def interrupt(self) -> None:
+        """End it as Ctrl-C does, and hear it out."""
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGINT)
+        self.text += (await self.process.stdout.read()).decode()
+        assert await self.process.wait() == 0
+
+
+@contextlib.asynccontextmanager
+async def started(kubeconfig: Path, folder: Path) -> AsyncIterator[Running]:
+    """The command, without a question."""
     process = await asyncio.create_subprocess_exec(
         *command("--kubeconfig", kubeconfig, "--folder", folder, "--yes"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    assert process.stdout is not None
-    text = ""
     try:
         async with asyncio.timeout(WAIT_S):
-            while "Ctrl-C ends it" not in text:
-                line = await process.stdout.readline()
-                assert line, f"it ended:\n{text}"
-                text += line.decode()
-            process.send_signal(signal.SIGINT)
-            text += (await process.stdout.read()).decode()
-            assert await process.wait() == 0
+            yield Running(process)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert all(name in text for name in ("nats", "watcher", "placer", "binder", "autoscaler"))
-    assert "Stopped. Bound pods stay where they are." in text
+
+
+async def test_it_runs_until_it_is_told_to_stop(kubeconfig: Path, tmp_path: Path) -> None:
+    """All services become ready, their addresses are lines that can be pasted, and Ctrl-C ends them all."""
+    folder = tmp_path / "up"
+    async with started(kubeconfig, folder) as running:
+        await running.until("export ")
+        await running.interrupt()
+    lines = running.text.splitlines()
     for name in ("watcher", "placer", "binder", "autoscaler"):
+        (line,) = [line for line in lines if line.startswith(f"  {name}: http://127.0.0.1:")]
+        assert line.endswith(f", log {folder / name}.log")
         log = await asyncio.to_thread((folder / f"{name}.log").read_text)
         assert '"event":"service.stopped"' in log
+    (export,) = [line for line in lines if line.startswith("export ")]
+    assert re.fullmatch(r"export PHALANX_PLACER=127.0.0.1:\d+ PHALANX_NATS_URL=nats://127.0.0.1:\d+", export)
+    assert "Stopped. Bound pods stay where they are." in running.text
