@@ -43,8 +43,12 @@ WORKERS = 4
 PATIENCE = timedelta(seconds=10)
 """How long a report waits for the state that its decision rests on."""
 
+UNPERMITTED_RETRY_S = 5.0
+"""Pause before what was refused for want of a permission is shown again; an API server that has just started refuses
+everything until it has read the roles."""
+
 _SHORTEST_S, _LONGEST_S = 0.2, 10.0
-_CONFLICT = 409
+_FORBIDDEN, _CONFLICT = 403, 409
 _EVENT_SOURCE = "phalanx-binder"
 
 
@@ -63,6 +67,8 @@ class Reporter:
         #: Reports that wait, by gang; a dictionary keeps the order in which gangs are served.
         self._waiting: dict[GangId, deque[Report]] = {}
         self._busy: set[GangId] = set()
+        #: The newest report of each gang for which a permission was missing.
+        self._unpermitted: dict[GangId, Report] = {}
         self._changed = asyncio.Condition()
         self._wake = asyncio.Event()
 
@@ -91,6 +97,7 @@ class Reporter:
         async with asyncio.TaskGroup() as workers:
             for number in range(WORKERS):
                 workers.create_task(self._work(), name=f"reporting {number}")
+            workers.create_task(self._repeat_unpermitted(), name="reporting again")
 
     async def _work(self) -> None:
         while True:
@@ -105,6 +112,17 @@ class Reporter:
                 await self._show(reports)
             finally:
                 self._busy.discard(gang)
+                self._wake.set()
+
+    async def _repeat_unpermitted(self) -> None:
+        """Queue refused reports again, unless the gang has something newer to show."""
+        while True:
+            await self._clock.sleep(UNPERMITTED_RETRY_S)
+            refused, self._unpermitted = self._unpermitted, {}
+            for gang, report in refused.items():
+                if gang not in self._waiting and gang not in self._busy:
+                    self._waiting[gang] = deque([report], maxlen=MAX_REPORTS)
+            if refused:
                 self._wake.set()
 
     async def _show(self, reports: Sequence[Report]) -> None:
@@ -131,6 +149,7 @@ class Reporter:
 
     async def _show_once(self, reports: Sequence[Report]) -> None:
         last = reports[-1]
+        self._unpermitted.pop(last.gang, None)
         if last.revision:
             await self._follower.wait_for_revision(last.revision, until=self._clock.now() + PATIENCE)
         namespace = last.gang.split("/")[1]
@@ -141,7 +160,7 @@ class Reporter:
             await self._show_on_group(last, group, namespace=namespace)
         for report in reports:
             for about in self._subjects(last.gang, group=group):
-                await self._tell(report.event, at=report.decided_at, namespace=namespace, about=about)
+                await self._tell(report, namespace=namespace, about=about)
 
     async def _show_on_members(self, report: Report, wanted: ConditionWrite, *, namespace: str) -> None:
         gang = self._world.cluster.gang(report.gang)
@@ -156,7 +175,7 @@ class Reporter:
             for condition in changed_conditions([wanted], present=_conditions(manifest), now=self._now()):
                 uid = str(manifest["metadata"]["uid"])
                 answer = await self._api.set_pod_condition(namespace, name=name, uid=uid, condition=condition)
-                self._note("pod condition", answer, gang=report.gang)
+                self._note("pod condition", answer, report=report)
 
         unanswered: BaseException | None = None
         try:
@@ -182,7 +201,7 @@ class Reporter:
         answer = await self._api.set_group_conditions(
             namespace, name=str(metadata["name"]), uid=str(metadata["uid"]), conditions=conditions
         )
-        self._note("group condition", answer, gang=report.gang)
+        self._note("group condition", answer, report=report)
 
     def _subjects(self, gang: GangId, *, group: Mapping[str, Any] | None) -> list[dict[str, str]]:
         """Return what events are about: the group, or the lone pod, and whoever controls the members."""
@@ -207,9 +226,10 @@ class Reporter:
             subjects.insert(0, {**about, "name": metadata.name, "uid": metadata.uid})
         return subjects
 
-    async def _tell(self, note: EventNote, *, at: datetime, namespace: str, about: dict[str, str]) -> None:
+    async def _tell(self, report: Report, *, namespace: str, about: dict[str, str]) -> None:
+        note = report.event
         name = event_name(note, about=about["name"], uid=about["uid"])
-        moment = _timestamp(at)
+        moment = _timestamp(report.decided_at)
         answer = await self._api.create_event(
             namespace, body=event_body(note, name=name, namespace=namespace, about=about, at=moment)
         )
@@ -219,14 +239,18 @@ class Reporter:
                 return
             count = int(known.get("count") or 1) + 1
             answer = await self._api.repeat_event(namespace, name=name, count=count, at=moment)
-        self._note("event", answer, gang=GangId(about["name"]))
+        self._note("event", answer, report=report)
 
-    def _note(self, kind: str, answer: ApiAnswer, *, gang: GangId) -> None:
-        if meaning_of(answer) is Meaning.TAKEN:
+    def _note(self, kind: str, answer: ApiAnswer, *, report: Report) -> None:
+        meaning = meaning_of(answer)
+        if meaning is Meaning.TAKEN:
             self._metrics.reports.labels(kind=kind, outcome="written").inc()
             return
         self._metrics.reports.labels(kind=kind, outcome="refused").inc()
-        _log.warning("report.refused", kind=kind, gang=gang, status=answer.status, problem=answer.message)
+        _log.warning("report.refused", kind=kind, gang=report.gang, status=answer.status, problem=answer.message)
+        is_permission = meaning is Meaning.FORBIDDEN or answer.status == _FORBIDDEN
+        if is_permission and len(self._unpermitted) < MAX_GANGS:
+            self._unpermitted[report.gang] = report
 
     def _now(self) -> str:
         return _timestamp(self._clock.now())

@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
+from services.binder import reporting
 from services.core.decisions import Committed, Decision, Repairing, RolledBack, Waiting
 from services.core.names import CONDITION_COMMITTED, CONDITION_INITIALLY_SCHEDULED, CONDITION_REPAIRING
 from services.core.objects import GangId
 from services.core.reasons import Reason, ReasonCode
-from services.sandbox.faults import Action, Match
+from services.sandbox.faults import Action, Answer, Match
 from tests.integration.binder.harness import Scene
 from tests.integration.binder.test_repair_and_undo import refuse
 
@@ -68,6 +71,27 @@ async def test_a_report_that_gets_no_answer_is_told_again(scene: Scene) -> None:
     assert cut.used_count == 3
     assert [(pod_condition(scene, name) or ("",))[0] for name in names] == ["False"] * 4
     assert not binder.task.done()
+
+
+async def test_a_report_without_permission_is_told_when_it_is_granted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server that has just started answers 403 until it has read the roles; what it refused is shown later."""
+    monkeypatch.setattr(reporting, "UNPERMITTED_RETRY_S", 0.2)
+    gang = scene.gang("train", size=4)
+    scene.job("train", size=4)
+    await scene.members(4)
+    missing = Answer(code=403, reason="Forbidden", message='cannot patch resource "podgroups/status"')
+    fault = scene.sandbox.faults.add(
+        Match(method="PATCH", path="/podgroups/train/status"), Action(answer=missing), times=2
+    )
+    await scene.start_binder()
+    await wait_for(scene, gang, CAPACITY, SHORT)
+    await fault.wait_used()
+    text = "0 of the 4 needed pods can be placed; no node has 9 free nvidia.com/gpu"
+    await scene.until(
+        lambda: scene.conditions("train") == {CONDITION_INITIALLY_SCHEDULED: ("False", "Unschedulable", text)}
+    )
 
 
 async def test_a_restart_tells_nothing_twice(scene: Scene) -> None:
