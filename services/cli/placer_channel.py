@@ -12,9 +12,7 @@ T = TypeVar("T")
 
 EXIT_BAD_INPUT = 2
 EXIT_NO_ANSWER = 3
-_CALLERS_FAULT = frozenset(
-    {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.NOT_FOUND}
-)
+_CALLERS_FAULT = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 DEFAULT_TARGET = "127.0.0.1:50051"
 TIMEOUT_S = 30.0
@@ -36,6 +34,10 @@ class WrongQuestion(click.ClickException):
     exit_code = EXIT_BAD_INPUT
 
 
+class NothingKnown(WrongQuestion):
+    """The placer has never seen what is asked about."""
+
+
 class NoAnswer(click.ClickException):
     """The placer cannot be reached, or cannot answer now."""
 
@@ -43,7 +45,7 @@ class NoAnswer(click.ClickException):
 
 
 def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
-    """Ask one question. Raises WrongQuestion and NoAnswer."""
+    """Ask one question. Raises WrongQuestion, its special case NothingKnown, and NoAnswer."""
     with grpc.insecure_channel(target) as channel:
         try:
             return question(PlacementServiceStub(channel))
@@ -54,5 +56,7 @@ def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
                     f"the placer at {target} cannot be reached ({details}); in a cluster: "
                     "kubectl -n phalanx-system port-forward svc/phalanx-placer 50051"
                 ) from error
+            if code is grpc.StatusCode.NOT_FOUND:
+                raise NothingKnown(str(details)) from error
             refusal = WrongQuestion if code in _CALLERS_FAULT else NoAnswer
             raise refusal(str(details)) from error

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from services.cli.placer_channel import TIMEOUT_S, ask_placer, placer_option
+from services.cli.placer_channel import TIMEOUT_S, NothingKnown, ask_placer, placer_option
 from services.contracts.decision_codec import decode_reasons
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.contracts.timestamps import from_timestamp
@@ -22,22 +22,31 @@ from services.contracts.timestamps import from_timestamp
 def why(gang: str, namespace: str, output: str, target: str) -> None:
     """Say why GANG waits, or where it runs.
 
-    GANG is the name of a PodGroup, or a gang id such as podgroup/team-a/train or pod/team-a/notebook.
+    GANG is the name of a PodGroup, or a gang id such as podgroup/team-a/train or pod/team-a/notebook. For a pod that is
+    a member of a group the answer is about its group.
     """
     gang_id = gang if "/" in gang else f"podgroup/{namespace}/{gang}"
-    answer = ask_placer(target, lambda placer: placer.Explain(pb.ExplainRequest(gang=gang_id), timeout=TIMEOUT_S))
+    try:
+        answer = ask_placer(target, lambda placer: placer.Explain(pb.ExplainRequest(gang=gang_id), timeout=TIMEOUT_S))
+    except NothingKnown as error:
+        option = "" if "/" in gang else " (-n)"
+        raise NothingKnown(f"{error.message}; is the namespace right{option}?") from error
     if output == "json":
         click.echo(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2, sort_keys=True))
         return
-    _print(answer)
+    _print(answer, asked=gang_id)
 
 
-def _print(answer: pb.ExplainResponse) -> None:
-    console = Console()
+def _print(answer: pb.ExplainResponse, *, asked: str) -> None:
+    console = Console(soft_wrap=True)
+    if answer.gang != asked:
+        console.print(f"{escape(asked)} is a member of {escape(answer.gang)}", highlight=False)
     since = f" since {from_timestamp(answer.since):%H:%M:%S} UTC" if answer.HasField("since") else ""
     order = f", number {answer.position} in the queue" if answer.position else ""
     console.print(f"{escape(answer.gang)}: [bold]{answer.state}[/bold]{since}{order}", highlight=False)
-    console.print(f"  needs {answer.min_count}, {answer.existing} exist, {answer.placed} are placed", highlight=False)
+    finished = f", {answer.finished} have finished" if answer.finished else ""
+    numbers = f"needs {answer.min_count}, {answer.existing} exist, {answer.placed} are placed{finished}"
+    console.print(f"  {numbers}", highlight=False)
     for reason in decode_reasons(answer.reasons):
         console.print(f"  • {escape(reason.message)}  [dim]{reason.code.value}[/dim]", highlight=False)
     if answer.nodes:

@@ -8,7 +8,7 @@ from services.contracts.manifest_files import Manifests
 from services.core.cluster import Cluster
 from services.core.decider import Decider
 from services.core.decisions import Decision, Refused, RolledBack, Waiting
-from services.core.gangs import Gang
+from services.core.gangs import Gang, gang_id_of
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, Node, NodeName, Pod
 from services.core.plan import GangPlan, plan
@@ -36,7 +36,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that is known of one gang.
+    """All that is known of one gang. `finished` counts placed members.
 
     `position` counts from 1 in the order of waiting gangs; it is 0 where the gang does not wait.
     """
@@ -46,6 +46,7 @@ class Explanation:
     min_count: int = 0
     existing: int = 0
     placed: int = 0
+    finished: int = 0
     reasons: tuple[Reason, ...] = ()
     nodes: dict[str, NodeName] = field(default_factory=dict)
     transaction: str = ""
@@ -90,7 +91,11 @@ def gangs_of(cluster: Cluster) -> list[Gang]:
 
 
 def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
-    """Return all that is known of a gang, or None where it was never seen."""
+    """Return all that is known of a gang, or None where it was never seen.
+
+    For a pod that is a member of a group the answer is about the group.
+    """
+    gang_id = _group_of_member(decider, gang_id)
     gang = decider.cluster.gang(gang_id)
     transaction = decider.ledger.of_gang(gang_id)
     last = decider.ledger.last(gang_id)
@@ -116,15 +121,22 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
         min_count=gang.min_count,
         existing=gang.existing,
         placed=len(gang.placed),
+        finished=sum(pod.is_finished for pod in gang.placed),
         reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons)
         if state == "waiting"
         else (),
         nodes=dict(sorted(nodes.items())),
         transaction="" if transaction is None else transaction.id,
-        since=since if state == "waiting" and since is not None else _decided_at(last),
+        since=_since(state, waits_since=since, last=last),
         revision=revision,
         position=_position(decider, gang_id) if state == "waiting" else 0,
     )
+
+
+def _group_of_member(decider: Decider, gang_id: GangId) -> GangId:
+    kind, namespace, name = gang_id.split("/")
+    pod = decider.cluster.pod(namespace, name) if kind == "pod" else None
+    return gang_id if pod is None else gang_id_of(pod)
 
 
 def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:
@@ -133,12 +145,19 @@ def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:
     if is_open:
         return "proposed"
     if len(gang.placed) >= gang.min_count and not gang.open:
-        return "running"
+        return "finished" if gang.placed and all(pod.is_finished for pod in gang.placed) else "running"
     return "waiting"
 
 
+def _since(state: str, *, waits_since: datetime | None, last: Decision | None) -> datetime | None:
+    """Return since when the state holds; when pods finish is not kept."""
+    if state == "finished":
+        return None
+    return waits_since if state == "waiting" and waits_since is not None else _decided_at(last)
+
+
 def _decided_at(last: Decision | None) -> datetime | None:
-    """Return when the last thing happened to a gang that does not wait."""
+    """Return when the last thing was decided about a gang that does not wait."""
     return None if last is None or isinstance(last.event, Waiting) else last.decided_at
 
 

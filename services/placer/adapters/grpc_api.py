@@ -107,6 +107,7 @@ def explain_response(found: Explanation) -> pb.ExplainResponse:
         min_count=found.min_count,
         existing=found.existing,
         placed=found.placed,
+        finished=found.finished,
         reasons=encode_reasons(found.reasons),
         nodes=dict(found.nodes),
         transaction=found.transaction,

@@ -68,6 +68,8 @@ class FakePlacer(PlacementServiceServicer):
         self.asked.append(request.gang)
         if self.refusal is not None:
             await context.abort(*self.refusal)
+        if request.gang == "pod/team-a/ran-0":
+            return pb.ExplainResponse(gang="podgroup/team-a/ran", state="finished", placed=2, finished=2)
         if request.gang == "podgroup/team-a/runs":
             nodes = {f"runs-{index}": f"n{index % 2}" for index in range(8)}
             return pb.ExplainResponse(
@@ -135,6 +137,25 @@ async def test_where_a_gang_runs(target: str) -> None:
     assert ["n1", "4", "runs-1,", "runs-3,", "runs-5", "…"] in lines
 
 
+async def test_why_a_member_of_a_group(target: str) -> None:
+    """The answer is about the group, and says so; who has finished is counted."""
+    result = await run("why", "pod/team-a/ran-0", "--placer", target)
+    assert result.output.splitlines() == [
+        "pod/team-a/ran-0 is a member of podgroup/team-a/ran",
+        "podgroup/team-a/ran: finished",
+        "  needs 0, 0 exist, 2 are placed, 2 have finished",
+    ]
+
+
+@pytest.mark.parametrize(("gang", "hint"), [("train", " (-n)"), ("podgroup/team-a/train", "")])
+async def test_why_a_gang_that_nobody_knows(target: str, placer: FakePlacer, gang: str, hint: str) -> None:
+    """Most often it is in another namespace than the one that was asked for."""
+    placer.refusal = (grpc.StatusCode.NOT_FOUND, "nothing was decided about it")
+    result = await run("why", gang, "--placer", target)
+    expected = f"Error: nothing was decided about it; is the namespace right{hint}?\n"
+    assert (result.exit_code, result.stderr) == (2, expected)
+
+
 async def test_why_as_json(target: str) -> None:
     """For programs: the answer as in the public schema."""
     result = await run("why", "train", "-o", "json", "--placer", target)
@@ -146,7 +167,6 @@ async def test_why_as_json(target: str) -> None:
 @pytest.mark.parametrize(
     ("code", "exit_code"),
     [
-        (grpc.StatusCode.NOT_FOUND, 2),
         (grpc.StatusCode.INVALID_ARGUMENT, 2),
         (grpc.StatusCode.FAILED_PRECONDITION, 3),
         (grpc.StatusCode.INTERNAL, 3),

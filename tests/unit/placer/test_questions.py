@@ -327,3 +327,22 @@ def test_group_that_lives_already_is_planned_once_more() -> None:
     (again,) = room.plan(*train(size=6)).plans.items()
     assert (again[0], again[1].outcome, len(again[1].bound)) == (TRAIN, PlanOutcome.PLACED, 6)
     assert room.plan(*train(size=7)).plans[TRAIN].outcome is PlanOutcome.WAITING
+
+
+def test_member_of_a_group_is_answered_for_its_group() -> None:
+    """Nothing is decided about the pod alone."""
+    room = Room(node(gpus=1), *train(size=2))
+    room.decide()
+    assert room.explain(GangId("pod/team-a/train-0")) == room.explain(TRAIN)
+
+
+def test_gang_whose_members_finish() -> None:
+    """It runs while one does, and has finished once none does."""
+    room = Room(node(), pod_group("train", min_count=2))
+    found = []
+    for phases in (("Running", "Running"), ("Succeeded", "Running"), ("Succeeded", "Failed")):
+        for index, phase in enumerate(phases):
+            room.show(pod(f"train-{index}", group="train", node="n1", phase=phase, has_started=True))
+        answer = room.explain()
+        found.append((answer.state, answer.placed, answer.finished))
+    assert found == [("running", 2, 0), ("running", 2, 1), ("finished", 2, 2)]

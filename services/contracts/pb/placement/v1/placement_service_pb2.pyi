@@ -59,7 +59,7 @@ class ExplainRequest(_message.Message):
     def __init__(self, gang: _Optional[str] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("gang", "state", "min_count", "existing", "placed", "reasons", "nodes", "transaction", "since", "revision", "position")
+    __slots__ = ("gang", "state", "min_count", "existing", "placed", "reasons", "nodes", "transaction", "since", "revision", "position", "finished")
     class NodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +78,7 @@ class ExplainResponse(_message.Message):
     SINCE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
     gang: str
     state: str
     min_count: int
@@ -89,4 +90,5 @@ class ExplainResponse(_message.Message):
     since: _timestamp_pb2.Timestamp
     revision: int
     position: int
-    def __init__(self, gang: _Optional[str] = ..., state: _Optional[str] = ..., min_count: _Optional[int] = ..., existing: _Optional[int] = ..., placed: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., nodes: _Optional[_Mapping[str, str]] = ..., transaction: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+    finished: int
+    def __init__(self, gang: _Optional[str] = ..., state: _Optional[str] = ..., min_count: _Optional[int] = ..., existing: _Optional[int] = ..., placed: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., nodes: _Optional[_Mapping[str, str]] = ..., transaction: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., position: _Optional[int] = ..., finished: _Optional[int] = ...) -> None: ...
