@@ -1,6 +1,7 @@
 """The binder, put together: the only place that builds its adapters."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from services.binder.adapters.kube_pods import KubePods
 from services.binder.adapters.kube_status import KubeStatus
 from services.binder.binding import PodWriter
 from services.binder.examining import Examiner
-from services.binder.following import Follower
+from services.binder.following import CLUSTER_CONDITION, Follower
 from services.binder.journal import MemoryJournal
 from services.binder.metrics import BinderMetrics
 from services.binder.pacing import Pace
@@ -27,6 +28,7 @@ from services.runtime import rpc
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
 from services.runtime.lifecycle import Runtime
+from services.runtime.stopping import unless_stopped
 
 CANCEL_AGAIN_S = 0.5
 
@@ -37,7 +39,8 @@ REPORT_CONNECTIONS = 4
 async def bind(settings: BinderSettings, runtime: Runtime) -> None:
     """Run the binder until it is asked to stop."""
     journal = MemoryJournal()
-    name = f"phalanx-binder/{settings.instance}"
+    # Before the bus is: a connection alone would make this process look ready.
+    runtime.readiness.set(CLUSTER_CONDITION, ready=False, detail="waiting for the bus")
     async with (
         rpc.serve(settings.grpc_address, lambda server: register(server, journal=journal), runtime.readiness),
         await KubeClient.open(
@@ -46,12 +49,22 @@ async def bind(settings: BinderSettings, runtime: Runtime) -> None:
         await KubeClient.open(
             settings.kubeconfig, connections=REPORT_CONNECTIONS, user_agent="phalanx-binder-reports"
         ) as reporting_client,
-        Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus,
+        contextlib.AsyncExitStack() as stack,
     ):
-        await bus.ensure_streams(STREAMS)
+        name = f"phalanx-binder/{settings.instance}"
+        bus = Bus(url=settings.nats_url, name=name, readiness=runtime.readiness)
+        if await unless_stopped(_opened(stack, bus), stopping=runtime.stopping) is None:
+            return
         service = _Service(settings, runtime, bus=bus, client=client, reporting_client=reporting_client)
         async with asyncio.TaskGroup() as tasks:
             await service.run(tasks, journal=journal)
+
+
+async def _opened(stack: contextlib.AsyncExitStack, bus: Bus) -> Bus:
+    """Connect, and make the streams; waits for the bus as long as it takes."""
+    await stack.enter_async_context(bus)
+    await bus.ensure_streams(STREAMS)
+    return bus
 
 
 class _Service:

@@ -1,11 +1,13 @@
 """The watcher put together: one task per kind, one publisher for all, and the watch over the stream itself."""
 
 import asyncio
+import contextlib
 
 from services.core.objects import Kind
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
 from services.runtime.lifecycle import Runtime
+from services.runtime.stopping import unless_stopped
 from services.watcher.adapters.jetstream import JetStreamCluster
 from services.watcher.adapters.kubernetes import KubernetesApi
 from services.watcher.following import KindWatch
@@ -21,11 +23,25 @@ STREAM_CHECK_INTERVAL_S = 5.0
 
 async def run(settings: WatcherSettings, runtime: Runtime) -> None:
     """Follow the cluster until asked to stop; what was seen by then is written."""
+    # Before the bus is: a connection alone would make this process look ready.
+    for watched in WATCHED_KINDS:
+        runtime.readiness.set(f"watch:{watched.kind.value}", ready=False, detail="waiting for the bus")
     bus = Bus(url=settings.nats_url, name=f"phalanx-watcher-{settings.instance}", readiness=runtime.readiness)
-    async with bus, await KubeClient.open(settings.kubeconfig, user_agent="phalanx-watcher") as client:
-        stream = JetStreamCluster(bus, instance=settings.instance, clock=runtime.clock, tracer=runtime.tracer)
-        await stream.ensure()
+    stream = JetStreamCluster(bus, instance=settings.instance, clock=runtime.clock, tracer=runtime.tracer)
+    async with (
+        await KubeClient.open(settings.kubeconfig, user_agent="phalanx-watcher") as client,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        if await unless_stopped(_opened(stack, bus, stream), stopping=runtime.stopping) is None:
+            return
         await _follow(settings, runtime, api=KubernetesApi(client), stream=stream)
+
+
+async def _opened(stack: contextlib.AsyncExitStack, bus: Bus, stream: JetStreamCluster) -> JetStreamCluster:
+    """Connect, and make the stream; waits for the bus as long as it takes."""
+    await stack.enter_async_context(bus)
+    await stream.ensure()
+    return stream
 
 
 async def _follow(settings: WatcherSettings, runtime: Runtime, *, api: KubernetesApi, stream: JetStreamCluster) -> None:

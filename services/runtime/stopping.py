@@ -1,0 +1,24 @@
+"""Work that a stop need not wait for."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+CANCEL_AGAIN_S = 0.5
+
+T = TypeVar("T")
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], *, stopping: asyncio.Event) -> T | None:
+    """Return what the work returns, or None where the process is asked to stop first: then the work is cancelled."""
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        waiting.cancel()
+        # More than once: before Python 3.12, a wait inside a library may swallow a cancellation.
+        while not working.done():
+            working.cancel()
+            await asyncio.wait({working}, timeout=CANCEL_AGAIN_S)
