@@ -88,7 +88,7 @@ class PodWriter:
             attributes = {telemetry.ATTR_NODE: target.node, telemetry.ATTR_POD: target.pod}
             with self._tracer.start_as_current_span(telemetry.SPAN_BINDING, attributes=attributes) as span:
                 answer = await attempt.settle()
-                span.set_attribute("phalanx.outcome", answer.verdict.value)
+                span.set_attribute(telemetry.ATTR_OUTCOME, answer.verdict.value)
             self._metrics.bindings.labels(outcome=answer.verdict.value).inc()
             return answer
 

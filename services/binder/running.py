@@ -138,7 +138,7 @@ class Run:
             )
             state = await self._run()
             outcome = state.phase.value
-            span.set_attribute("phalanx.outcome", outcome)
+            span.set_attribute(telemetry.ATTR_OUTCOME, outcome)
             tools.metrics.transactions.labels(outcome=outcome).inc()
             tools.metrics.duration.labels(outcome=outcome).observe(tools.clock.monotonic() - started_s)
 

@@ -63,7 +63,7 @@ class Publisher:
         attributes = {
             telemetry.ATTR_GANG: decision.gang,
             telemetry.ATTR_TRANSACTION: decision.transaction,
-            "phalanx.event": event,
+            telemetry.ATTR_EVENT: event,
         }
         if isinstance(decision.event, Proposed | Waiting):
             attributes[telemetry.ATTR_REVISION] = str(decision.event.revision)

@@ -50,6 +50,9 @@ ATTR_NODE = "phalanx.node"
 ATTR_POD = "phalanx.pod"
 ATTR_NAMESPACE = "k8s.namespace.name"
 ATTR_REASON = "phalanx.reason"
+ATTR_EVENT = "phalanx.event"
+ATTR_SUBJECT = "phalanx.subject"
+ATTR_OUTCOME = "phalanx.outcome"
 
 TRACE_FILE_VARIABLE = "PHALANX_TRACE_FILE"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -68,7 +68,7 @@ class JetStreamCluster:
         span = self._tracer.start_span(
             telemetry.SPAN_WATCH_EVENT,
             start_time=outgoing.seen_at_ns,
-            attributes={"phalanx.subject": outgoing.subject, "phalanx.event": outgoing.event_type},
+            attributes={telemetry.ATTR_SUBJECT: outgoing.subject, telemetry.ATTR_EVENT: outgoing.event_type},
         )
         with trace.use_span(span, end_on_exit=True):
             sequence = await self._write(
