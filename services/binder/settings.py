@@ -1,6 +1,7 @@
 """What the binder is told at its start."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.runtime.settings import GrpcSettings, bounded
 
@@ -8,6 +9,9 @@ from services.runtime.settings import GrpcSettings, bounded
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinderSettings(GrpcSettings):
     """Settings of the binder."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file. Unset: the pod's service account, else the default kubeconfig of the user."""
 
     bind_concurrency: int = bounded(16, minimum=1, maximum=512)
     """Writes to the API server in flight at once; fewer while it answers that it is busy."""

@@ -236,10 +236,11 @@ class LocalServices:
     def _process(self, name: str) -> LocalProcess:
         settings = {
             "PHALANX_NATS_URL": self.nats_url,
-            "PHALANX_KUBECONFIG": str(self.kubeconfig),
             "PHALANX_HTTP_ADDRESS": ANY_PORT,
             "PHALANX_INSTANCE": f"{name}-local",
         }
+        if name in {"watcher", "binder"}:
+            settings["PHALANX_KUBECONFIG"] = str(self.kubeconfig)
         if name in {"placer", "binder"}:
             settings["PHALANX_GRPC_ADDRESS"] = ANY_PORT
         return LocalProcess(

@@ -1,13 +1,13 @@
 """`phalanx settings`: every setting of every service, as the services read them."""
 
+from collections.abc import Iterator, Sequence
+
 import click
-from rich.console import Console
-from rich.table import Table
 
 from services.autoscaler.settings import AutoscalerSettings
 from services.binder.settings import BinderSettings
 from services.placer.settings import PlacerSettings
-from services.runtime.settings import describe
+from services.runtime.settings import SettingDoc, describe
 from services.watcher.settings import WatcherSettings
 
 SETTINGS: dict[str, type] = {
@@ -18,15 +18,29 @@ SETTINGS: dict[str, type] = {
 }
 
 
+NOTE = "Tracing follows the standard OTEL_* variables and is off by default."
+
+
 @click.command()
 @click.argument("service", type=click.Choice(sorted(SETTINGS)), required=False)
 def settings(service: str | None) -> None:
-    """List the environment variables of SERVICE, or of all services."""
-    console = Console()
-    for name in [service] if service else list(SETTINGS):
-        table = Table(title=f"phalanx-{name}", title_justify="left")
-        for column in ("variable", "type", "default", "meaning"):
-            table.add_column(column, overflow="fold")
+    """List the environment variables of SERVICE, or of all services: each on a line of its own, with its meaning."""
+    for line in _lines([service] if service else list(SETTINGS)):
+        click.echo(line)
+
+
+def _lines(names: Sequence[str]) -> Iterator[str]:
+    """Yield a paragraph for each set of services that share settings, those with the most services first."""
+    readers: dict[SettingDoc, tuple[str, ...]] = {}
+    for name in names:
         for row in describe(SETTINGS[name]):
-            table.add_row(row.variable, row.type, row.default, row.doc)
-        console.print(table)
+            readers[row] = (*readers.get(row, ()), name)
+    for group in sorted(set(readers.values()), key=lambda group: (-len(group), group)):
+        yield "all services:" if len(group) == len(SETTINGS) else f"{', '.join(group)}:"
+        yield from (f"  {_line(row)}" for row, read_by in readers.items() if read_by == group)
+        yield ""
+    yield NOTE
+
+
+def _line(row: SettingDoc) -> str:
+    return f"{row.variable} ({row.type}; default: {row.default or 'unset'}): {' '.join(row.doc.split())}"

@@ -1,7 +1,6 @@
 """Settings of a service: one frozen dataclass, read once from `PHALANX_*` variables.
 
 Everything wrong is reported in one go, because a person who fixes one variable per restart loses patience.
-Structured configuration is not here: it lives in the YAML file that `PHALANX_CONFIG` names.
 """
 
 import ast
@@ -24,7 +23,8 @@ from services.runtime.addresses import parse_address
 
 PREFIX = "PHALANX_"
 SANDBOX_PREFIX = "PHALANX_SANDBOX_"
-CONFIG_VARIABLE = "PHALANX_CONFIG"
+SHARED_VARIABLES = ("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_PLACER")
+"""Variables that are no mistake where nobody reads them: one environment may serve several services and commands."""
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|SECRET|CREDENTIAL", re.IGNORECASE)
 _BOOLEANS = {
@@ -92,14 +92,8 @@ class CommonSettings:
     log_level: str = choice("info", options=("debug", "info", "warning", "error"))
     """Lowest level that is logged."""
 
-    config: Path | None = None
-    """YAML file with the structured configuration, the same for all services."""
-
-    kubeconfig: Path | None = None
-    """Kubeconfig file. Unset: the pod's service account, else the default kubeconfig of the user."""
-
     instance: str = field(default_factory=_default_instance)
-    """Name of this process in logs, traces and elections; the default is host name and process id."""
+    """Name of this process in logs and traces; the default is host name and process id."""
 
     drain_timeout_s: float = bounded(10.0, minimum=0, maximum=300)
     """Seconds that work in flight may take after SIGTERM before it is cancelled."""
@@ -144,7 +138,7 @@ def load(cls: type[SettingsT], environ: Mapping[str, str], *, known_elsewhere: S
             problems.append(
                 f"{variable}: not set, expected {_type_text(hints[item.name])}; this setting has no default"
             )
-    problems += _unknown(environ, known={*declared, *known_elsewhere, CONFIG_VARIABLE})
+    problems += _unknown(environ, known={*declared, *known_elsewhere, *SHARED_VARIABLES})
     if problems:
         raise SettingsError(problems)
     return cls(**values)

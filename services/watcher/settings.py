@@ -1,6 +1,7 @@
 """Settings of the watcher."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.runtime.settings import CommonSettings, bounded
 
@@ -8,6 +9,9 @@ from services.runtime.settings import CommonSettings, bounded
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherSettings(CommonSettings):
     """What the watcher is told by its environment."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file. Unset: the pod's service account, else the default kubeconfig of the user."""
 
     publish_in_flight: int = bounded(256, minimum=1, maximum=4096)
     """Objects that are written to the stream at the same time."""

@@ -23,7 +23,7 @@ from services.runtime.settings import CommonSettings
 async def app(settings, runtime):
     runtime.readiness.set("peer", ready=True)
     with runtime.tracer.start_as_current_span("work"):
-        runtime.log.info("app.running", config=settings.config)
+        runtime.log.info("app.running", level=settings.log_level)
     {body}
 
 main("example", CommonSettings, app)

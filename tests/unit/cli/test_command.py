@@ -51,20 +51,29 @@ def test_it_is_also_a_plugin_of_kubectl() -> None:
 
 @pytest.mark.parametrize("service", sorted(SETTINGS))
 def test_settings_of_a_service(service: str) -> None:
-    """Every variable, with its meaning; and of this service only."""
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(main, ["settings", service])
+    """Every variable on one line with its type, default and meaning, however narrow the terminal; and no others."""
+    result = CliRunner(env={"COLUMNS": "40"}).invoke(main, ["settings", service])
     assert result.exit_code == 0
-    assert f"phalanx-{service}" in result.output
-    for row in describe(SETTINGS[service]):
-        assert row.variable in result.output
-        assert row.doc.split()[0] in result.output
-    assert ("PHALANX_SETTLE_MS" in result.output) == (service == "placer")
+    lines = [line.strip() for line in result.output.splitlines() if "PHALANX_" in line]
+    rows = describe(SETTINGS[service])
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        assert line.startswith(f"{row.variable} ({row.type}; default: ")
+        assert line.endswith(" ".join(row.doc.split()))
 
 
 def test_settings_of_all_services() -> None:
-    """Without a name, all of them."""
-    output = CliRunner(env={"COLUMNS": "200"}).invoke(main, ["settings"]).output
-    assert all(f"phalanx-{service}" in output for service in SETTINGS)
+    """Those that several services share stand once, below the names of these services."""
+    lines = [line.strip() for line in CliRunner().invoke(main, ["settings"]).output.splitlines()]
+    variables = [line.split()[0] for line in lines if line.startswith("PHALANX_")]
+    assert len(variables) == len(set(variables))
+    assert lines[0] == "all services:"
+    for heading, variable in (
+        ("watcher, binder:", "PHALANX_KUBECONFIG"),
+        ("placer, binder:", "PHALANX_GRPC_ADDRESS"),
+        ("placer:", "PHALANX_SETTLE_MS"),
+    ):
+        assert lines[lines.index(heading) + 1].startswith(variable)
 
 
 def test_settings_of_no_service() -> None:

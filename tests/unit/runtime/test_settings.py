@@ -48,7 +48,7 @@ def test_defaults_need_nothing_but_the_required() -> None:
     assert settings.shards == 4
     assert settings.kinds == ("pods", "nodes")
     assert settings.nats_url == "nats://127.0.0.1:4222"
-    assert settings.config is None
+    assert settings.trace_file is None
     assert settings.instance
 
 
@@ -66,7 +66,7 @@ def test_every_type_is_read() -> None:
             "PHALANX_STATE": "elsewhere/state",
             "PHALANX_MODE": "careful",
             "PHALANX_LISTEN": "[::1]:0",
-            "PHALANX_CONFIG": "phalanx.yaml",
+            "PHALANX_TRACE_FILE": "spans.jsonl",
         },
     )
 
@@ -74,12 +74,12 @@ def test_every_type_is_read() -> None:
     assert settings.kinds == ("pods", "claims")
     assert settings.state == Path("elsewhere/state")
     assert settings.mode == "careful"
-    assert settings.config == Path("phalanx.yaml")
+    assert settings.trace_file == Path("spans.jsonl")
 
 
 def test_empty_means_unset_for_an_optional() -> None:
     """A manifest that leaves an optional variable empty gets None."""
-    assert load(Example, {"PHALANX_CLUSTER": "a", "PHALANX_LIMIT": "", "PHALANX_CONFIG": ""}).limit is None
+    assert load(Example, {"PHALANX_CLUSTER": "a", "PHALANX_LIMIT": "", "PHALANX_TRACE_FILE": ""}).limit is None
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -123,8 +123,9 @@ def test_a_secret_is_not_repeated() -> None:
 
 
 def test_variables_of_others_are_left_alone() -> None:
-    """Sandbox variables, the config file and names that the caller knows are no mistakes."""
-    environ = {"PHALANX_SANDBOX_PORT": "1", "PHALANX_CONFIG": "c", "PHALANX_DEMO": "1", "PHALANX_CLUSTER": "a"}
+    """Sandbox variables, those that one environment shares and names that the caller knows are no mistakes."""
+    environ = {"PHALANX_SANDBOX_PORT": "1", "PHALANX_DEMO": "1", "PHALANX_CLUSTER": "a"}
+    environ |= dict.fromkeys(("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_PLACER"), "x")
 
     assert load(Example, environ, known_elsewhere=("PHALANX_DEMO",)).cluster == "a"
     with pytest.raises(SettingsError, match="PHALANX_DEMO"):
@@ -144,7 +145,7 @@ def test_the_reference_comes_from_the_source() -> None:
     assert rows["PHALANX_CLUSTER"].default == "(required)"
     assert rows["PHALANX_KINDS"].default == "pods,nodes"
     assert rows["PHALANX_DRY_RUN"].default == "false"
-    assert rows["PHALANX_CONFIG"].default == ""
+    assert rows["PHALANX_TRACE_FILE"].default == ""
     assert rows["PHALANX_INSTANCE"].default == "(computed)"
     assert next(iter(rows)) == "PHALANX_NATS_URL"
 
