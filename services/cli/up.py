@@ -17,6 +17,7 @@ from services.core.names import SCHEDULER_NAME
 from services.runtime.addresses import is_free_port
 from services.runtime.embedded_nats import EmbeddedNats, NatsServerFailed
 from services.runtime.kube import KubeClient, KubeFault
+from services.runtime.stopping import unless_stopped
 
 CHECK_S = 1.0
 RESTART_PAUSE_S = 2.0
@@ -105,18 +106,20 @@ async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folde
             )
     if not is_confirmed:
         await asyncio.to_thread(click.confirm, "Go on?", abort=True)
+    # Before anything starts: a Ctrl-C at any moment from here on ends everything in order.
+    stopping = _stop_signals()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(locked(folder))
         if nats_url is None:
             port = NATS_PORT if is_free_port(NATS_PORT) else 0
             nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=folder / "nats", port=port))).url
         console.print("Starting the services …")
-        running = await stack.enter_async_context(
-            LocalServices(folder=folder, nats_url=nats_url, kubeconfig=kubeconfig, preferred_ports=PORTS)
-        )
-        for line in _addresses(running.processes, nats_url=nats_url):
-            console.print(line)
-        await _supervise(console, running)
+        services = LocalServices(folder=folder, nats_url=nats_url, kubeconfig=kubeconfig, preferred_ports=PORTS)
+        running = await unless_stopped(stack.enter_async_context(services), stopping=stopping)
+        if running is not None:
+            for line in _addresses(running.processes, nats_url=nats_url):
+                console.print(line)
+            await _supervise(console, running, stopping=stopping)
     console.print("Stopped. Bound pods stay where they are.")
 
 
@@ -132,11 +135,16 @@ def _addresses(processes: Mapping[str, LocalProcess], *, nats_url: str) -> Itera
     yield ""
 
 
-async def _supervise(console: Console, running: LocalServices) -> None:
-    """Start services again that end by themselves, until Ctrl-C."""
+def _stop_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set from now on."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
+
+
+async def _supervise(console: Console, running: LocalServices, *, stopping: asyncio.Event) -> None:
+    """Start services again that end by themselves, until Ctrl-C."""
     while not stopping.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), timeout=CHECK_S)
