@@ -56,7 +56,7 @@ PERMISSIONS = "permissions"
 
 _SPANS: dict[type, str] = {
     Examine: telemetry.SPAN_TRANSACTION_CHECK,
-    Probe: telemetry.SPAN_TRANSACTION_CHECK,
+    Probe: telemetry.SPAN_TRANSACTION_DRY_RUN,
     Bind: telemetry.SPAN_TRANSACTION_BIND,
     Fence: telemetry.SPAN_TRANSACTION_REPAIR,
     Undo: telemetry.SPAN_TRANSACTION_UNDO,

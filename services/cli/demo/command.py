@@ -61,13 +61,25 @@ def _own_folder(stack: contextlib.ExitStack) -> Path:
     return FOLDER
 
 
+def _own_name() -> str:
+    """Return how this command can be called from here."""
+    called = Path(os.path.relpath(sys.argv[0]))
+    if not called.name.endswith("phalanx") or ".." in called.parts:
+        return "phalanx"
+    return str(called)
+
+
 async def _demo(
     console: Console, *, cluster_name: str, folder: Path, kill: str | None, started_s: float
 ) -> list[Promise]:
-    console.print("Starting a NATS server, a Kubernetes API and the four services, each its own process …")
+    beginning = "Starting a NATS server, a Kubernetes API and the four services, each its own process …"
+    console.print(beginning, soft_wrap=not console.is_terminal)
     async with running(cluster_name, folder=folder) as system:
         screen = Screen(console=console, witness=system.witness, gangs=GANGS, started_s=started_s)
         screen.tell(f"All are ready. The cluster is {system.cluster.title}.")
+        console.print("  Follow it from another shell:", highlight=False)
+        # To be pasted: never broken into two lines.
+        console.print(f"  {_own_name()} decisions --nats-url {system.nats_url}", highlight=False, soft_wrap=True)
         story = Story(
             cluster=system.cluster,
             client=system.client,
@@ -91,6 +103,5 @@ async def _demo(
             if commits
             else None
         )
-        follow = "while it runs: phalanx decisions --nats-url URL; in your cluster: docs/subscribe.md"
-        screen.report(story.kept, story.timings, trace=trace, follow=follow)
+        screen.report(story.kept, story.timings, trace=trace)
         return story.kept

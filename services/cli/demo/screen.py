@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from rich.console import Console, Group
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -12,11 +12,15 @@ from rich.text import Text
 from services.cli.demo.objects import DemoGang
 from services.cli.demo.promises import Promise, Timing
 from services.cli.demo.traces import Span, tree_of
-from services.cli.demo.witness import Witness
+from services.cli.demo.witness import PodRecord, Witness
+from services.contracts.streams import STREAMS
 from services.core.decisions import Committed, Proposed, Refused, Repairing, RolledBack, Waiting
 
-BAR_CELLS = 32
+BAR_CELLS = 24
 REFRESH_S = 0.1
+PROGRESS_COLUMNS = 4
+TRACE_WIDTH = 200
+"""Columns for a trace in a file, where each span is to be one line."""
 
 WORDS = {
     Proposed: "proposed",
@@ -43,7 +47,9 @@ class Screen:
     def tell(self, sentence: str) -> None:
         """Show a sentence of the story."""
         stamp = f"{self.witness.clock.monotonic() - self.started_s:6.2f} s"
-        self.console.print(f"[dim]{stamp}[/dim]  {escape(sentence)}", highlight=False)
+        # Whoever reads a file searches it by line; a terminal breaks at words.
+        is_piped = not self.console.is_terminal
+        self.console.print(f"[dim]{stamp}[/dim]  {escape(sentence)}", highlight=False, soft_wrap=is_piped)
 
     async def show(self) -> None:
         """Keep the progress current until cancelled."""
@@ -64,11 +70,14 @@ class Screen:
             await asyncio.sleep(REFRESH_S)
 
     def _progress(self) -> Table:
-        table = Table(box=None, padding=(0, 2), show_header=False)
+        table = Table(box=None, padding=(0, 1), show_header=False)
+        for _ in range(PROGRESS_COLUMNS):
+            table.add_column(no_wrap=True)
         for gang in self.gangs:
-            bound, finished, existing = self._numbers(gang)
-            if not existing:
+            pods = self.witness.of_gang(gang.name)
+            if not pods:
                 continue
+            bound, finished = _numbers(gang, pods)
             full = BAR_CELLS * bound // gang.members
             done = BAR_CELLS * finished // gang.members
             bar = Text("█" * done, style="green") + Text("▓" * (full - done), style="yellow")
@@ -76,40 +85,59 @@ class Screen:
             table.add_row(gang.name, bar, self._counts(gang), self._state(gang))
         return table
 
-    def _numbers(self, gang: DemoGang) -> tuple[int, int, int]:
-        pods = [pod for pod in self.witness.of_gang(gang.name) if pod.leaving_s is None or pod.finished_s is not None]
-        bound = sum(pod.bound_s is not None for pod in pods)
-        return min(bound, gang.members), sum(pod.finished_s is not None for pod in pods), len(pods)
-
     def _counts(self, gang: DemoGang) -> str:
-        bound, finished, existing = self._numbers(gang)
-        return f"{existing} pods, {bound} bound, {finished} finished"
+        pods = self.witness.of_gang(gang.name)
+        taken_back = sum(pod.is_taken_back and pod.bound_s is not None for pod in pods)
+        if taken_back:
+            return f"{taken_back} taken back, {sum(not pod.is_taken_back for pod in pods)} new"
+        bound, finished = _numbers(gang, pods)
+        return f"{bound}/{gang.members} bound, {finished} done"
 
     def _state(self, gang: DemoGang) -> str:
         heard = self.witness.decisions(gang.name)
         return WORDS[type(heard[-1].decision.event)] if heard else ""
 
-    def report(self, kept: list[Promise], timings: list[Timing], *, trace: Span | None, follow: str) -> None:
+    def report(self, kept: list[Promise], timings: list[Timing], *, trace: Span | None) -> None:
         """Show promises beside what happened, times beside goals, the trace, and what to subscribe to."""
-        self.console.print()
-        self.console.print(_promise_table(kept))
+        self._show("")
+        self._show(_promise_table(kept))
         if timings:
-            self.console.print(_timing_table(timings))
+            self._show(_timing_table(timings))
         if trace is not None:
-            self.console.print("[bold]One trace, from the event that made it possible to the last binding[/bold]")
-            self.console.print(tree_of(trace), highlight=False)
-            self.console.print()
-        self.console.print(self._subjects(follow))
+            self._show("[bold]One trace, from the event that made it possible to the last binding[/bold]")
+            self._show(tree_of(trace), file_width=TRACE_WIDTH)
+            self._show("")
+        self._show(self._subjects())
+        self._show("  [bold]subscribe to:[/bold]")
+        for stream in STREAMS:
+            self._show(f"    [bold]{stream.subjects[0]}[/bold]")
+        self._show("  [dim]how to, also from a program: docs/subscribe.md[/dim]")
 
-    def _subjects(self, follow: str) -> Group:
+    def _show(self, part: RenderableType, *, file_width: int | None = None) -> None:
+        """Print a part of the report; into a file as wide as it wants, and without the blanks that fill lines up."""
+        if self.console.is_terminal:
+            self.console.print(part, highlight=False)
+            return
+        with self.console.capture() as captured:
+            self.console.print(part, highlight=False, width=file_width, crop=False)
+        for line in captured.get().splitlines():
+            self.console.out(line.rstrip(), highlight=False)
+
+    def _subjects(self) -> Table:
         table = Table(title="Subjects on the bus", title_justify="left", box=None, padding=(0, 2), show_header=False)
         counts: dict[str, int] = {}
         for one in self.witness.heard:
             counts[one.subject] = counts.get(one.subject, 0) + 1
         for subject, count in sorted(counts.items()):
             table.add_row(subject, f"{count}")
-        patterns = "phalanx.cluster.v1.>   phalanx.placement.v1.>   phalanx.scaling.v1.>"
-        return Group(table, Text(f"  subscribe to: {patterns}", style="bold"), Text(f"  {follow}", style="dim"))
+        return table
+
+
+def _numbers(gang: DemoGang, pods: list[PodRecord]) -> tuple[int, int]:
+    """Return how many of its pods are bound, and how many have finished."""
+    counted = [pod for pod in pods if not pod.is_taken_back]
+    bound = sum(pod.bound_s is not None for pod in counted)
+    return min(bound, gang.members), sum(pod.finished_s is not None for pod in counted)
 
 
 def _promise_table(kept: list[Promise]) -> Table:
@@ -125,9 +153,10 @@ def _promise_table(kept: list[Promise]) -> Table:
 
 def _timing_table(timings: list[Timing]) -> Table:
     table = Table(title="Times (shown, not judged: machines differ)", title_justify="left")
-    for name in ("from → to", "took", "goal", "others, measured elsewhere"):
+    has_goals = any(timing.goal_s is not None for timing in timings)
+    for name in ("from → to", "took", *(["goal"] if has_goals else [])):
         table.add_column(name)
     for timing in timings:
         goal = "" if timing.goal_s is None else f"{timing.goal_s:.1f} s"
-        table.add_row(timing.text, f"{timing.measured_s:.3f} s", goal, timing.beside)
+        table.add_row(timing.text, f"{timing.measured_s:.3f} s", *([goal] if has_goals else []))
     return table

@@ -122,11 +122,18 @@ class Story:
             timeout_s=WAIT_S,
             what=f"{gang.name} is undone",
         )
-        # Its Job makes new pods; the next try must be turned down before anything is written.
+        self.tell(
+            f"{gang.name}: all that was bound has been taken back. Its Job makes new pods, which are tried again."
+        )
+        # The next try must be turned down before anything is written.
         await self.witness.until(
             lambda: bool(self.witness.decisions(gang.name, Refused)),
             timeout_s=WAIT_S,
             what=f"{gang.name} is refused at its next try",
+        )
+        self.tell(
+            f"{gang.name}: after a refusal every binding is tried as a dry run first. The API server refuses one again: "
+            "none is written, and there is nothing to take back."
         )
         await self.client.request_ok(
             "DELETE",

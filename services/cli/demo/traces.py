@@ -109,5 +109,5 @@ def _line(span: Span, *, origin_ns: int) -> str:
     links = f", {span.link_count} links to its members' events" if span.link_count else ""
     return (
         f"[bold]{span.name}[/bold] [cyan]{span.service.removeprefix('phalanx-')}[/cyan] "
-        f"+{offset_ms:.1f} ms, {span.duration_ms:.1f} ms [dim]{' '.join(details)}{links}[/dim]"
+        f"starts +{offset_ms:.1f} ms, takes {span.duration_ms:.1f} ms [dim]{' '.join(details)}{links}[/dim]"
     )

@@ -44,6 +44,11 @@ class PodRecord:
         has_finished = self.finished_s is not None and (left_s is None or self.finished_s <= left_s)
         return has_finished or left_s is None or moment_s < left_s
 
+    @property
+    def is_taken_back(self) -> bool:
+        """True for a pod that was deleted before its end; what its containers say after that counts for nothing."""
+        return self.leaving_s is not None and (self.finished_s is None or self.leaving_s <= self.finished_s)
+
     def holds_gpu_at(self, moment_s: float) -> bool:
         """Tell whether the pod held its GPU at that moment."""
         if self.bound_s is None or moment_s < self.bound_s:

@@ -326,7 +326,11 @@ async def test_one_trace_leads_from_the_proposal_to_each_binding(scene: Scene) -
     assert {(dict(one.attributes or {})[telemetry.ATTR_POD]) for one in bindings} == {"train-0", "train-1"}
     assert {dict(one.attributes or {})["phalanx.outcome"] for one in bindings} == {"bound"}
     phases = {one.name for one in spans if one.parent and one.parent.span_id == transaction.context.span_id}
-    assert phases == {telemetry.SPAN_TRANSACTION_CHECK, telemetry.SPAN_TRANSACTION_BIND}
+    assert phases == {
+        telemetry.SPAN_TRANSACTION_CHECK,
+        telemetry.SPAN_TRANSACTION_DRY_RUN,
+        telemetry.SPAN_TRANSACTION_BIND,
+    }
     assert scene.traceparents[-1].split("-")[1:3] == [
         f"{transaction.context.trace_id:032x}",
         f"{transaction.context.span_id:016x}",

@@ -237,7 +237,7 @@ def test_interleaved_arrival() -> None:
         scene.create(OTHER, count=1, first=index)
         scene.after(0.1)
     promise = promises.interleaved(scene.witness, TRAIN, OTHER)
-    assert (promise.is_held, promise.happened) == (True, "the arriving gang changed 7 times")
+    assert (promise.is_held, promise.happened) == (True, "they alternated 7 times")
 
 
 def two_in_turn() -> Scene:

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import io
+import re
 
 from rich.console import Console
 
+from services.cli.demo.objects import DemoGang
 from services.cli.demo.promises import Promise, Timing
-from services.cli.demo.screen import Screen
+from services.cli.demo.screen import BAR_CELLS, Screen
 from services.cli.demo.traces import root_of
 from services.core.decisions import Committed
-from tests.unit.cli.scene import OTHER, TRAIN, Scene, assignments, proposed, waiting
+from tests.unit.cli.scene import OTHER, TRAIN, Scene, assignments, proposed, rolled_back, waiting
 from tests.unit.cli.test_traces import placement
 
 
@@ -28,13 +30,13 @@ async def test_each_change_of_a_gang_is_a_line() -> None:
         scene.after(1.5)
         scene.create(TRAIN)
         scene.hear(TRAIN, proposed(TRAIN))
-        await until_shown(output, "  1.50 s      train: proposed, 4 pods, 0 bound, 0 finished")
+        await until_shown(output, "  1.50 s      train: proposed, 0/4 bound, 0 done")
         scene.after(1)
         scene.bind(TRAIN)
         scene.hear(TRAIN, Committed(members=assignments(TRAIN)))
         scene.hear(OTHER, waiting())
-        await until_shown(output, "  2.50 s      train: committed, 4 pods, 4 bound, 0 finished")
-        await until_shown(output, "  2.50 s      other: waiting, 0 pods, 0 bound, 0 finished")
+        await until_shown(output, "  2.50 s      train: committed, 4/4 bound, 0 done")
+        await until_shown(output, "  2.50 s      other: waiting, 0/4 bound, 0 done")
     finally:
         showing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -58,24 +60,84 @@ def test_report() -> None:
         Promise(text="no GPU is promised twice", happened="at most 9 in use", is_held=False),
     ]
     timings = [
-        Timing(text="last pod → all bound", measured_s=0.1234, goal_s=0.3, beside="others took longer"),
+        Timing(text="last pod → all bound", measured_s=0.1234, goal_s=0.3),
         Timing(text="without a goal", measured_s=1, goal_s=None),
     ]
-    screen_of(scene, output).report(kept, timings, trace=root_of(placement()), follow="phalanx decisions")
+    screen_of(scene, output).report(kept, timings, trace=root_of(placement()))
     lines = output.getvalue().splitlines()
     assert any("held" in line and "4 bound" in line for line in lines)
     assert any("BROKEN" in line and "at most 9 in use" in line for line in lines)
-    assert any("0.123 s" in line and "0.3 s" in line and "others took longer" in line for line in lines)
+    assert any("0.123 s" in line and "0.3 s" in line for line in lines)
     assert any("gang.decide" in line for line in lines)
     assert any(line.split() == ["phalanx.placement.v1.podgroup.demo.train.committed", "1"] for line in lines)
-    assert lines[-1].strip() == "phalanx decisions"
+    patterns = [line.strip() for line in lines[lines.index("  subscribe to:") + 1 : -1]]
+    assert patterns == ["phalanx.cluster.v1.>", "phalanx.placement.v1.>", "phalanx.scaling.v1.>"]
+    assert "docs/subscribe.md" in lines[-1]
+    assert not [line for line in lines if line != line.rstrip()]
 
 
 def test_report_of_a_story_that_broke_off() -> None:
     """What is missing is left out, and the rest is shown."""
     scene, output = Scene(), io.StringIO()
     broken = Promise(text="the story reaches its end", happened="waited 60 s for: [bound] pods", is_held=False)
-    screen_of(scene, output).report([broken], [], trace=None, follow="phalanx decisions")
+    screen_of(scene, output).report([broken], [], trace=None)
     assert "BROKEN" in output.getvalue()
     assert "[bound] pods" in output.getvalue()
     assert "Times" not in output.getvalue()
+
+
+def test_times_without_goals() -> None:
+    """As on a real control plane: no column promises any."""
+    output = io.StringIO()
+    timing = Timing(text="last pod → all bound", measured_s=1, goal_s=None)
+    screen_of(Scene(), output).report([], [timing], trace=None)
+    assert "1.000 s" in output.getvalue()
+    assert "goal" not in output.getvalue()
+
+
+async def test_progress_on_a_narrow_terminal() -> None:
+    """A line for each gang, whatever is to be said: a line that wraps would make the screen jump."""
+    long = DemoGang(name="train-a", members=64, run_s=1)
+    scene, output = Scene(), io.StringIO()
+    scene.place(long)
+    scene.finish(long)
+    scene.hear(long, rolled_back(long, undone=64))
+    console = Console(file=output, width=80, force_terminal=True, color_system=None)
+    screen = Screen(console=console, witness=scene.witness, gangs=(long,), started_s=0.0)
+    showing = asyncio.create_task(screen.show())
+    try:
+        await until_shown(output, "rolled back")
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+    (line,) = {
+        line.strip() for line in re.split(r"[\r\n]|\x1b\[[0-9?]*[A-Za-z]", output.getvalue()) if "train-a" in line
+    }
+    assert line.split() == ["train-a", "█" * BAR_CELLS, "64/64", "bound,", "64", "done", "rolled", "back"]
+    assert len(line) <= 80
+
+
+async def test_pods_that_were_taken_back() -> None:
+    """They are told apart from those that their Job makes in their place, also once their containers have ended."""
+    scene, output = Scene(), io.StringIO()
+    scene.place(TRAIN)
+    scene.hear(TRAIN, rolled_back(TRAIN, undone=4))
+    scene.delete(TRAIN)
+    scene.finish(TRAIN)
+    scene.create(TRAIN, first=TRAIN.members, count=3)
+    showing = asyncio.create_task(screen_of(scene, output).show())
+    try:
+        await until_shown(output, "train: rolled back, 4 taken back, 3 new")
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+
+
+def test_sentence_in_a_file_is_one_line() -> None:
+    """So that it can be searched for."""
+    output = io.StringIO()
+    console = Console(file=output, width=40)
+    Screen(console=console, witness=Scene().witness, gangs=(), started_s=0.0).tell("words " * 20)
+    assert output.getvalue().count("\n") == 1

@@ -59,9 +59,10 @@ def placement() -> list[dict[str, Any]]:
 def test_children_stand_below_their_parents() -> None:
     """With the offset from the start, the duration, and what they were about."""
     lines = shown(*placement())
-    assert lines[0] == "watch.event watch +0.0 ms, 5.0 ms"
-    assert lines[1].endswith("gang.decide gang +10.0 ms, 10.0 ms podgroup/a/g, 3 links to its members' events")
-    assert lines[2].endswith("transaction transaction +20.0 ms, 50.0 ms")
+    assert lines[0] == "watch.event watch starts +0.0 ms, takes 5.0 ms"
+    decide = "gang.decide gang starts +10.0 ms, takes 10.0 ms podgroup/a/g, 3 links to its members' events"
+    assert lines[1].endswith(decide)
+    assert lines[2].endswith("transaction transaction starts +20.0 ms, takes 50.0 ms")
     assert [line.index(line.lstrip(" └─")) for line in lines] == [0, 4, 8]
 
 

@@ -139,6 +139,7 @@ def test_telemetry_names_are_fixed() -> None:
             "gang.decide",
             "transaction",
             "transaction.check",
+            "transaction.dry_run",
             "transaction.claims",
             "transaction.bind",
             "transaction.repair",
@@ -151,5 +152,8 @@ def test_telemetry_names_are_fixed() -> None:
             "phalanx.pod",
             "k8s.namespace.name",
             "phalanx.reason",
+            "phalanx.event",
+            "phalanx.subject",
+            "phalanx.outcome",
         ]
     )
