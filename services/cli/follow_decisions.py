@@ -20,6 +20,12 @@ from services.runtime.bus import Bus, BusUnavailable, Message
 from services.runtime.health import Readiness
 
 CONNECT_TIMEOUT_S = 5.0
+"""How long `--once` waits for a server; without it the command waits for one as long as it takes."""
+SILENCE_S = 1.0
+"""After so long without a server the command says what it waits for."""
+LOOK_S = 0.1
+
+FORWARDING = "in a cluster: kubectl -n phalanx-system port-forward svc/nats 4222"
 
 
 @click.command()
@@ -31,35 +37,65 @@ CONNECT_TIMEOUT_S = 5.0
 @click.option("--once", is_flag=True, help="End when everything stored has been shown.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, once: bool) -> None:
-    """Show decisions about gangs as they happen, until Ctrl-C."""
+    """Show decisions about gangs as they happen, until Ctrl-C. Times are in UTC."""
     try:
         subject = placement_subject(GangId(gang), event="*") if gang else PLACEMENT_STREAM.subjects[0]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gang") from error
-    asyncio.run(_follow(nats_url, subject=subject, output=output, is_all=is_all, ends=once))
+    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=(readiness := Readiness()))
+    if not once:
+        asyncio.run(_follow(bus, readiness, subject=subject, output=output, is_all=is_all))
+        return
+    count = asyncio.run(_show_stored(bus, nats_url=nats_url, subject=subject, output=output, is_all=is_all))
+    if not count:
+        click.echo(f"no decisions about {gang or 'any gang'} are kept", err=True)
 
 
-async def _follow(nats_url: str, *, subject: str, output: str, is_all: bool, ends: bool) -> None:
-    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=Readiness())
+async def _show_stored(bus: Bus, *, nats_url: str, subject: str, output: str, is_all: bool) -> int:
+    """Show what is stored, and return how much that was."""
+    count = 0
     async with contextlib.AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await stack.enter_async_context(bus)
-                if ends:
-                    # A stream that does not exist has no end; to follow it would be to wait for it.
-                    await bus.last(PLACEMENT_STREAM.name, subject=subject)
+                # A stream that does not exist has no end; to follow it would be to wait for it.
+                await bus.last(PLACEMENT_STREAM.name, subject=subject)
         except TimeoutError as error:
-            raise click.ClickException(
-                f"no NATS server answers at {nats_url}; in a cluster: "
-                "kubectl -n phalanx-system port-forward svc/nats 4222"
-            ) from error
+            raise click.ClickException(f"no NATS server answers at {nats_url}; {FORWARDING}") from error
         except BusUnavailable as error:
             raise click.ClickException(f"{error}: no service of Phalanx has used this NATS server yet") from error
         async for batch in bus.follow(PLACEMENT_STREAM.name, subjects=subject, last_per_subject=not is_all):
             for message in batch.messages:
                 _show(message, output=output)
-            if ends and batch.pending == 0:
-                return
+            count += len(batch.messages)
+            if batch.pending == 0:
+                break
+    return count
+
+
+async def _follow(bus: Bus, readiness: Readiness, *, subject: str, output: str, is_all: bool) -> None:
+    """Show what is stored, and then each new decision, for ever."""
+    telling = asyncio.create_task(_tell_waiting(readiness))
+    try:
+        async with bus:
+            async for batch in bus.follow(PLACEMENT_STREAM.name, subjects=subject, last_per_subject=not is_all):
+                for message in batch.messages:
+                    _show(message, output=output)
+    finally:
+        telling.cancel()
+
+
+async def _tell_waiting(readiness: Readiness) -> None:
+    """Say what is waited for where that takes longer than a moment, and when it is over; until cancelled."""
+    waited_s = 0.0
+    while True:
+        await asyncio.sleep(LOOK_S)
+        missing = [one.detail for one in readiness.conditions if not one.ready]
+        if not missing and waited_s > SILENCE_S:
+            click.echo("connected", err=True)
+        if missing and waited_s <= SILENCE_S < waited_s + LOOK_S:
+            click.echo(f"{'; '.join(missing)} ({FORWARDING})", err=True)
+        waited_s = waited_s + LOOK_S if missing else 0.0
 
 
 def _show(message: Message, *, output: str) -> None:
@@ -78,7 +114,7 @@ def _as_json(message: Message) -> str:
 def _as_text(message: Message) -> str:
     decision = decode_decision(message.data)
     name = EVENTS[type(decision.event)]
-    return f"{decision.decided_at:%H:%M:%S.%f} {decision.gang:40} {name:12} {_detail(decision.event)}"
+    return f"{decision.decided_at:%Y-%m-%d %H:%M:%S.%f} {decision.gang:40} {name:12} {_detail(decision.event)}"
 
 
 def _detail(event: core.DecisionEvent) -> str:

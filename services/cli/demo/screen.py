@@ -1,6 +1,7 @@
 """What the demo shows: live progress while it runs, and the report at its end. Colours only repeat what words say."""
 
 import asyncio
+import io
 from dataclasses import dataclass, field
 
 from rich.console import Console, RenderableType
@@ -118,9 +119,9 @@ class Screen:
         if self.console.is_terminal:
             self.console.print(part, highlight=False)
             return
-        with self.console.capture() as captured:
-            self.console.print(part, highlight=False, width=file_width, crop=False)
-        for line in captured.get().splitlines():
+        text = io.StringIO()
+        Console(file=text, width=file_width or self.console.width, color_system=None).print(part, highlight=False)
+        for line in text.getvalue().splitlines():
             self.console.out(line.rstrip(), highlight=False)
 
     def _subjects(self) -> Table:

@@ -132,7 +132,7 @@ class Story:
             what=f"{gang.name} is refused at its next try",
         )
         self.tell(
-            f"{gang.name}: after a refusal every binding is tried as a dry run first. The API server refuses one again: "
+            f"{gang.name}: after a refusal every binding is tried as a dry run first. The API server refuses one: "
             "none is written, and there is nothing to take back."
         )
         await self.client.request_ok(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -258,9 +259,9 @@ async def test_decisions_once(bus: Bus, nats_server: EmbeddedNats) -> None:
         await publish(bus, event, number=number)
     result = await run("decisions", "--once", "--nats-url", nats_server.url)
     assert result.exit_code == 0
-    lines = [line.split(maxsplit=3) for line in result.output.splitlines()]
-    assert [line[2] for line in lines] == list(EVENTS)
-    assert [line[3] for line in lines] == [
+    lines = [line.split(maxsplit=4) for line in result.output.splitlines()]
+    assert [line[3] for line in lines] == list(EVENTS)
+    assert [line[4] for line in lines] == [
         "[3] of the 4 needed pods can be placed",
         "2 pods on 1 nodes, round 0, revision 7",
         "1 pods need another node, 1 are bound",
@@ -268,7 +269,7 @@ async def test_decisions_once(bus: Bus, nats_server: EmbeddedNats) -> None:
         "binding is forbidden",
         "2 pods taken back, 0 kept: too late",
     ]
-    assert lines[1][0] == "12:00:01.000000"
+    assert lines[1][:2] == ["2026-07-01", "12:00:01.000000"]
 
 
 async def test_decisions_of_one_gang_as_json(bus: Bus, nats_server: EmbeddedNats) -> None:
@@ -293,10 +294,12 @@ async def test_all_decisions(bus: Bus, nats_server: EmbeddedNats) -> None:
 
 
 async def test_decisions_where_there_are_none(bus: Bus, nats_server: EmbeddedNats) -> None:
-    """An empty stream ends at once."""
+    """An empty stream ends at once, and that there is nothing is said beside the output."""
     assert bus is not None
-    result = await run("decisions", "--once", "--nats-url", nats_server.url)
-    assert (result.exit_code, result.output) == (0, "")
+    for gang, name in ((), "any gang"), (("--gang", "pod/team-a/w"), "pod/team-a/w"):
+        result = await run("decisions", "--once", "--nats-url", nats_server.url, *gang)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr == f"no decisions about {name} are kept\n"
 
 
 async def test_decision_that_cannot_be_read(bus: Bus, nats_server: EmbeddedNats) -> None:
@@ -316,9 +319,34 @@ async def test_decisions_on_a_server_that_phalanx_never_used(nats_server: Embedd
 
 
 async def test_decisions_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says where it looked, and what to do in a cluster."""
+    """What ends by itself ends; the error says where it looked, and what to do in a cluster."""
     monkeypatch.setattr(follow_decisions, "CONNECT_TIMEOUT_S", 0.5)
-    result = await run("decisions", "--nats-url", "nats://127.0.0.1:1")
+    result = await run("decisions", "--once", "--nats-url", "nats://127.0.0.1:1")
     assert result.exit_code == 1
     assert "no NATS server answers at nats://127.0.0.1:1" in result.stderr
     assert "port-forward" in result.stderr
+
+
+async def test_decisions_of_a_server_that_comes_later(nats_server: EmbeddedNats, bus: Bus) -> None:
+    """The command says what it waits for, and goes on by itself when it is there."""
+    await publish(bus, EVENTS["proposed"])
+    await nats_server.stop()
+    code = "from services.cli.main import main; main()"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code, "decisions", "--nats-url", nats_server.url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(30):
+            note = (await process.stderr.readline()).decode()
+            assert note.startswith(f"waiting for {nats_server.url}: ")
+            assert "port-forward svc/nats 4222" in note
+            await nats_server.start()
+            assert b"podgroup/team-a/train" in await process.stdout.readline()
+            assert await process.stderr.readline() == b"connected\n"
+    finally:
+        process.kill()
+        await process.communicate()
