@@ -26,6 +26,10 @@ _REGISTRY_HOST = re.compile(
     r"\b(?:pypi\.org|pythonhosted\.org|(?:proxy|sum)\.golang\.org|registry\.npmjs\.org)\b|--(?:extra-)?index-url \S"
 )
 
+_CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(<?([^)>\s]+)")
+_ELSEWHERE = re.compile(r"[a-z][a-z+.-]*:")
+
 
 @cache
 def tracked() -> tuple[str, ...]:
@@ -73,6 +77,19 @@ def test_no_path_of_one_machine() -> None:
 def test_no_registry_of_packages() -> None:
     """Where packages come from is decided by each machine, so that a mirror works unchanged."""
     assert found(_REGISTRY_HOST) == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    """A page or file that was moved takes its links along."""
+    broken = []
+    for path, text in texts():
+        if not path.endswith(".md"):
+            continue
+        for link in _LINK.findall(_CODE.sub("", text)):
+            target = link.partition("#")[0]
+            if target and not _ELSEWHERE.match(target) and not (ROOT / path).parent.joinpath(target).exists():
+                broken.append(f"{path}: {link}")
+    assert broken == []
 
 
 def test_files_are_short() -> None:
