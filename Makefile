@@ -30,17 +30,21 @@ COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-link
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "  variables: CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher|autoscaler, REQUIRE=all, SUITES='unit …', SEED=n, KUBECONFIG"
+	@echo "  variables:"
+	@echo "    demo  CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher|autoscaler"
+	@echo "    test  SUITES='unit …' selects, REQUIRE=all fails on skips, KUBECONFIG"
+	@echo "    long  SEED=n repeats a run"
+	@echo "    lock  COOLDOWN_DAYS=$(COOLDOWN_DAYS), UPGRADE=1 renews versions"
 
 $(STAMP):
 	@.ci/venv "$(VENV)" "$@"
 
 venv: $(STAMP) ## only the environment; every other target makes it too
 
-demo: $(STAMP) ## gangs placed before your eyes: CLUSTER=sandbox|kubernetes, KILL=placer|binder|watcher|autoscaler
-	@$(BIN)/phalanx demo --cluster $(CLUSTER) $(if $(KILL),--kill $(KILL))
+demo: $(STAMP) ## gangs placed before your eyes, in less than half a minute
+	@$(BIN)/phalanx demo --cluster "$(CLUSTER)" $(if $(KILL),--kill "$(KILL)")
 
-test: $(STAMP) ## every suite, with a table at the end; REQUIRE=all fails on skips, SUITES='…' selects
+test: $(STAMP) ## every suite, with a table at the end
 	@$(PYTHON) -m tests.suites $(SUITES)
 
 check: $(STAMP) ## the quick loop: format, lint, types, imports, stubs, unit tests
@@ -49,7 +53,7 @@ check: $(STAMP) ## the quick loop: format, lint, types, imports, stubs, unit tes
 cases: $(STAMP) ## the faults from the field, replayed
 	@$(PYTHON) -m tests.cases.run
 
-kubernetes: $(STAMP) ## build the pinned Kubernetes control plane, once per machine (about 9 minutes on two cores)
+kubernetes: $(STAMP) ## build the pinned Kubernetes control plane, once (9 minutes on two cores)
 	@$(PYTHON) -m tests.kubernetes.build
 
 kubernetes-node: $(STAMP) ## the same, with kubelet and kube-proxy
@@ -74,7 +78,7 @@ bench-watcher: $(STAMP) ## the watcher against its goals
 long: $(STAMP) ## the property tests with many more examples; SEED=n repeats a run
 	@$(PYTHON) -m pytest -q tests/property --hypothesis-profile=long --timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
 
-lock: $(STAMP) ## write requirements.lock anew from pyproject.toml, with releases older than COOLDOWN_DAYS; UPGRADE=1 renews versions
+lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
 
 suites-table: $(STAMP) ## write the table of the suites, with the last times, into ARCHITECTURE.md

@@ -23,6 +23,8 @@ from tests.cases.play import play
 SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C07", "C08", "C09", "C10")
 IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE})
 
+HEADING = "Each line names a fault that must not happen; ok: it did not happen here."
+
 BUILD = FOLDER.parents[1] / "build" / "cases"
 """Logs of the services, by case."""
 
@@ -98,6 +100,7 @@ def main() -> None:
     strange = wanted - {case.id for case in cases}
     if strange:
         sys.exit(f"no such cases: {', '.join(sorted(strange))}; expected ids such as C01")
+    print(HEADING)
     lines = []
     for case in cases:
         line = run(case)

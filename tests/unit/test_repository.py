@@ -15,6 +15,7 @@ MOST_FILE_LINES = 400
 MOST_FUNCTION_LINES = 60
 """The aim is 50; a table or a long docstring may need a little more."""
 MOST_MAIN_LINES = 20
+MOST_HELP_COLUMNS = 100
 BANNED_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "base", "info", "misc"})
 
 _GENERATED = "services/contracts/pb/"
@@ -90,6 +91,14 @@ def test_links_between_pages_lead_somewhere() -> None:
             if target and not _ELSEWHERE.match(target) and not (ROOT / path).parent.joinpath(target).exists():
                 broken.append(f"{path}: {link}")
     assert broken == []
+
+
+def test_help_of_make_fits_a_terminal() -> None:
+    """A line that wraps hides which target it is about."""
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert [line for line in shown.stdout.splitlines() if len(line) > MOST_HELP_COLUMNS] == []
 
 
 def test_files_are_short() -> None:
