@@ -157,7 +157,7 @@ class Cluster:
 
     def _delete_node(self, metadata: Metadata) -> Effects:
         known = self.inventory.node(NodeName(metadata.name))
-        if known is not None and known.metadata.uid == metadata.uid:
+        if known is not None and is_end_of(known.metadata, tombstone=metadata):
             self.inventory.remove_node(NodeName(metadata.name))
         return NOTHING
 
@@ -186,7 +186,7 @@ class Cluster:
     def _delete_pod(self, metadata: Metadata) -> Effects:
         key = (metadata.namespace, metadata.name)
         known = self._pods.get(key)
-        if known is None or known.metadata.uid != metadata.uid:
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
             return NOTHING
         freed = self._forget(key) | self._withdrawn(known.metadata.uid)
         return Effects(gangs=frozenset({gang_id_of(known)}), roomier_nodes=frozenset(freed))
@@ -221,7 +221,7 @@ class Cluster:
     def _delete_group(self, metadata: Metadata) -> Effects:
         key = (metadata.namespace, metadata.name)
         known = self._groups.get(key)
-        if known is None or known.metadata.uid != metadata.uid:
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
             return NOTHING
         del self._groups[key]
         return Effects(gangs=frozenset({group_gang_id(known)}))
@@ -244,6 +244,15 @@ def is_older(metadata: Metadata, *, than: Metadata) -> bool:
     if not (metadata.resource_version.isdecimal() and than.resource_version.isdecimal()):
         return False
     return int(metadata.resource_version) < int(than.resource_version)
+
+
+def is_end_of(known: Metadata, *, tombstone: Metadata) -> bool:
+    """Tell whether a tombstone means that what is known is gone.
+
+    It may be that of a successor of the same name that was made and deleted unseen: the stream keeps only the last
+    message of each subject.
+    """
+    return known.uid == tombstone.uid or is_older(known, than=tombstone)
 
 
 def _placement_view(group: PodGroup) -> tuple[object, ...]:
