@@ -2,8 +2,9 @@
 
 `solve` and `check` are the only judges of placements: the placer, the binder's check, repairs, what-ifs and tests call
 them. Members that ask for the same are one class, and a class against all nodes is one array operation, so the cost
-grows with nodes x classes and not with members. Unequal classes are placed largest first, without going back; topology,
-devices and a search among unequal classes have their place in `_place_class` and `solve`.
+grows with nodes x classes and not with members. Unequal classes are placed largest first, without going back, and
+smallest first where that leaves too few; topology, devices and a search among unequal classes have their place in
+`_place_class` and `solve`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -76,6 +77,25 @@ def solve(snapshot: Snapshot, *, classes: tuple[MemberClass, ...], needed: int) 
     The snapshot's `free` is reduced by what is placed, also in a refusal's `partial`. The same snapshot and classes
     give the same answer.
     """
+    before = snapshot.free.copy()
+    nodes, left = _place_classes(snapshot, classes)
+    if len(nodes) >= needed:
+        return Placement(nodes=nodes)
+    if len(classes) > 1 and needed < sum(len(one.members) for one in classes):
+        # Not all are needed, and a hard member may have taken the room of several easy ones.
+        hardest_first = snapshot.free.copy()
+        snapshot.free[:] = before
+        fewest, _ = _place_classes(snapshot, tuple(reversed(classes)))
+        if len(fewest) >= needed:
+            return Placement(nodes=fewest)
+        snapshot.free[:] = hardest_first
+    return Refusal(placeable=len(nodes), reasons=_refusal_reasons(snapshot, left, len(nodes), needed), partial=nodes)
+
+
+def _place_classes(
+    snapshot: Snapshot, classes: tuple[MemberClass, ...]
+) -> tuple[dict[Uid, NodeName], list[MemberClass]]:
+    """Place the classes one after the other; return where the members go, and the classes that do not fit whole."""
     nodes: dict[Uid, NodeName] = {}
     left: list[MemberClass] = []
     for one in classes:
@@ -83,9 +103,7 @@ def solve(snapshot: Snapshot, *, classes: tuple[MemberClass, ...], needed: int) 
         nodes.update(zip((pod.metadata.uid for pod in one.members), placed, strict=False))
         if len(placed) < len(one.members):
             left.append(one)
-    if len(nodes) >= needed:
-        return Placement(nodes=nodes)
-    return Refusal(placeable=len(nodes), reasons=_refusal_reasons(snapshot, left, len(nodes), needed), partial=nodes)
+    return nodes, left
 
 
 def check(snapshot: Snapshot, *, pods: Mapping[Uid, Pod], nodes: Mapping[Uid, NodeName]) -> dict[Uid, Reason]:

@@ -278,3 +278,10 @@ def test_a_thousand_members_cost_one_pass() -> None:
     placed = np.array([counts.get(name, 0) for name in snapshot.names])
     assert ((before - snapshot.free)[:, snapshot.columns[GPU]] == 2 * placed).all()
     assert constraints_of(pods[0]) in snapshot.verdicts
+
+
+def test_hard_member_does_not_keep_out_the_easy_ones_that_suffice() -> None:
+    """Where not all members are needed, one that takes a whole node is left out rather than the gang refused."""
+    answer = solved((pod("a", gpus=4), pod("b", gpus=2), pod("c", gpus=2)), on=[node("n1", gpus=4)], needed=2)
+    assert isinstance(answer, Placement)
+    assert set(answer.nodes) == {pod("b").metadata.uid, pod("c").metadata.uid}
