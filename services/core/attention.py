@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from services.core.decisions import Decision, Refused, Waiting
-from services.core.objects import Pod, Uid
+from services.core.objects import GangId, Pod, TransactionId, Uid
 from services.core.quantities import Resources
 
 MAX_LINKS = 127
@@ -61,6 +61,12 @@ class GangRecord:
         if len(self.links) > MAX_LINKS:
             del self.links[next(iter(self.links))]
 
+    def shift(self, by: timedelta) -> None:
+        """Move what was noted to a clock that was set."""
+        self.first_at = self.first_at and self.first_at + by
+        self.arrived_at = self.arrived_at and self.arrived_at + by
+        self.retry_at = self.retry_at and self.retry_at + by
+
     def not_before(self, policy: DecisionPolicy) -> datetime | None:
         """Return when the gang may be tried, or None where nothing holds it back."""
         moments = [] if self.retry_at is None else [self.retry_at]
@@ -79,6 +85,12 @@ def retry_at(decision: Decision, *, failures: int, at: datetime, policy: Decisio
     # Jitter without randomness: gangs that fail together come back apart.
     spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
     return at + delay * (0.75 + 0.5 * spread)
+
+
+def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) -> TransactionId:
+    """Return an id that is unique for ever and sorts by time. `serial` tells decisions of one moment apart."""
+    digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()} {serial}".encode()).hexdigest()[:12]
+    return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
 
 
 def least_of(pods: Iterable[Pod]) -> Resources:

@@ -5,12 +5,11 @@ and no others. It never reads a clock: moments are arguments, and `next_due` say
 Decisions take effect here when they are made; `reject` takes one back that could not be published.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import DecisionPolicy, GangRecord, could_help, least_of, retry_at
+from services.core.attention import DecisionPolicy, GangRecord, could_help, least_of, retry_at, transaction_id
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -23,7 +22,7 @@ from services.core.decisions import (
     RolledBack,
     Waiting,
 )
-from services.core.gangs import Gang, MemberState, state_of
+from services.core.gangs import Gang, MemberState, gang_id_of, state_of
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.reasons import Reason, codes
@@ -51,12 +50,17 @@ class Decider:
     _awake: set[GangId] = field(default_factory=set)
     _roomier: set[NodeName] = field(default_factory=set)
     _room_cause: str = ""
+    #: Members and nodes for which repairs held room when it was decided last.
+    _held: frozenset[tuple[Uid, NodeName]] = frozenset()
+    _decided_at: datetime | None = None
     _serial: int = 0
 
     def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
         """Fold a change of the cluster; `cause` is its trace context."""
         arrives = self._arrives(change)
         effects = self.cluster.apply(change, revision=revision)
+        if isinstance(change, Applied) and isinstance(change.object, Pod):
+            self._recall(change.object)
         for gang in effects.gangs:
             record = self._records.setdefault(gang, GangRecord())
             self._awake.add(gang)
@@ -79,7 +83,8 @@ class Decider:
                 if after is not None and after is not before:
                     self._promise(after)
             case Repairing() as repairing:
-                if before is not None:
+                after = self.ledger.transaction(decision.transaction)
+                if after is not before:
                     for member in repairing.open:
                         self._withdraw(member.uid)
             case Waiting():
@@ -91,12 +96,17 @@ class Decider:
         """Try every gang that something may have helped, repairs first, and return what was decided."""
         if self.cluster.unsynced():
             return ()
-        self._wake_helped()
+        self._follow_clock(now)
         outcomes: list[Outcome] = []
         held: list[Promise] = []
-        for transaction in [one for one in self.ledger.open() if one.repairing is not None]:
-            outcomes += self._repair(transaction, held=held, now=now)
         try:
+            for transaction in [one for one in self.ledger.open() if one.repairing is not None]:
+                outcomes += self._repair(transaction, held=held, now=now)
+            places = frozenset((promise.uid, promise.node) for promise in held)
+            # What is held no longer has never been promised, so that no withdrawal tells of it.
+            self._roomier |= {node for _, node in self._held - places}
+            self._held = places
+            self._wake_helped()
             outcomes += self._decide_newcomers(now)
         finally:
             for promise in held:
@@ -105,6 +115,8 @@ class Decider:
 
     def next_due(self, now: datetime) -> datetime | None:
         """Return when a gang is due that nothing but time holds back, or None."""
+        if self.cluster.unsynced():
+            return None
         due = [moment for gang in self._awake if (moment := self._records[gang].not_before(self.policy)) is not None]
         return max(min(due), now) if due else None
 
@@ -114,8 +126,11 @@ class Decider:
             known = self.ledger.transaction(decision.transaction)
             if known is not None and known.proposed == decision:
                 self.ledger.discard(decision.transaction)
+                before = self.ledger.transaction(decision.transaction)
+                held = before.held if before is not None else ()
                 for assignment in decision.event.assignments:
-                    self._withdraw(assignment.uid)
+                    if assignment not in held:
+                        self._withdraw(assignment.uid)
         else:
             self.ledger.unpublish(decision)
         if decision.gang in self._records:
@@ -136,6 +151,13 @@ class Decider:
         gangs = [self.cluster.gang(gang) for gang, record in self._records.items() if record.answer is not None]
         return tuple(sorted((gang for gang in gangs if gang is not None), key=lambda gang: gang.order))
 
+    def _follow_clock(self, now: datetime) -> None:
+        """Where the clock was set back, let nobody wait for it to come to where it was."""
+        if self._decided_at is not None and now < self._decided_at:
+            for record in self._records.values():
+                record.shift(now - self._decided_at)
+        self._decided_at = now
+
     def _arrives(self, change: ClusterChange) -> bool:
         """Tell whether the change is a new open member, and not news of one that is known."""
         if not isinstance(change, Applied) or not isinstance(change.object, Pod):
@@ -146,20 +168,14 @@ class Decider:
         known = self.cluster.pod(pod.metadata.namespace, pod.metadata.name)
         return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
 
-    def _seen(self, gang_id: GangId) -> Gang | None:
-        """Return a gang whose promised members count as placed.
+    def _is_unseen(self, gang: Gang) -> bool:
+        """Tell whether members are bound, or promised, and still look open.
 
-        Between a commit and the binding in the stream a member still looks open; it must not be placed twice.
+        They must not be placed twice. Nor may another transaction begin before they are seen: of each subject the
+        stream's last message alone tells a successor where they are.
         """
-        gang = self.cluster.gang(gang_id)
-        if gang is None:
-            return None
         promises = self.cluster.promises()
-        promised = tuple(pod for pod in gang.open if pod.metadata.uid in promises)
-        if not promised:
-            return gang
-        still_open = tuple(pod for pod in gang.open if pod.metadata.uid not in promises)
-        return replace(gang, open=still_open, placed=(*gang.placed, *promised))
+        return any(pod.metadata.uid in promises for pod in gang.open)
 
     def _decide_newcomers(self, now: datetime) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -172,7 +188,9 @@ class Decider:
             self._awake.discard(gang_id)
             if self.ledger.of_gang(gang_id) is not None:
                 continue
-            gang = self._seen(gang_id)
+            gang = self.cluster.gang(gang_id)
+            if gang is not None and self._is_unseen(gang):
+                continue
             if gang is None or not (gang.open or (gang.gated and gang.existing < gang.min_count)):
                 self._rest(gang_id, is_gone=gang is None)
             else:
@@ -211,14 +229,15 @@ class Decider:
         gang = self.cluster.gang(transaction.gang)
         if repairing is None or gang is None:
             return []
+        bound = {one.uid for one in repairing.bound}
         pending = tuple(
             one
             for one in transaction.assignments
             if (promise := self.cluster.promises().get(one.uid)) is not None
             and promise.transaction == transaction.id
-            and one not in repairing.bound
+            and one.uid not in bound
         )
-        settled = {one.uid for one in (*repairing.bound, *pending)}
+        settled = bound | {pod.metadata.uid for pod in gang.open if pod.metadata.uid in self.cluster.promises()}
         members = tuple(pod for pod in gang.open if pod.metadata.uid not in settled)
         counted = len(settled | {pod.metadata.uid for pod in gang.placed})
         if not members:
@@ -293,12 +312,14 @@ class Decider:
 
     def _settle_end(self, decision: Decision, transaction: OpenTransaction | None, *, at: datetime) -> None:
         """Drop what an ended transaction still holds, and let its gang be tried again."""
+        # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
+        # before it, and the node would look free for a moment. The proposal itself may be one that was never read.
+        written = _written(decision.event)
+        self._hold_for(decision.gang, written, transaction=decision.transaction)
         if transaction is None:
             return
         record = self._records.setdefault(decision.gang, GangRecord())
-        # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
-        # before it, and the node would look free for a moment.
-        bound = {one.uid for one in _written(decision.event)}
+        bound = {one.uid for one in written}
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in bound:
                 self._withdraw(promise.uid)
@@ -322,20 +343,35 @@ class Decider:
         self._roomier.clear()
 
     def _promise(self, transaction: OpenTransaction) -> None:
-        gang = self.cluster.gang(transaction.gang)
+        self._hold_for(transaction.gang, transaction.held, transaction=transaction.id)
+
+    def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
+        gang = self.cluster.gang(gang_id)
         pods = {pod.metadata.uid: pod for pod in (gang.open if gang is not None else ())}
-        for assignment in transaction.assignments:
-            pod = pods.get(assignment.uid)
+        for one in members:
+            pod = pods.get(one.uid)
             if pod is not None:
-                self.cluster.promise(
-                    Promise(
-                        uid=assignment.uid,
-                        gang=transaction.gang,
-                        transaction=transaction.id,
-                        node=assignment.node,
-                        requests=pod.requests,
-                    )
-                )
+                self._hold_one(pod, one, transaction=transaction)
+
+    def _hold_one(self, pod: Pod, member: Assignment, *, transaction: TransactionId) -> None:
+        known = self.cluster.promises().get(member.uid)
+        if known is None or known.node != member.node:
+            self._withdraw(member.uid)
+        self.cluster.promise(
+            Promise(
+                uid=member.uid, gang=gang_id_of(pod), transaction=transaction, node=member.node, requests=pod.requests
+            )
+        )
+
+    def _recall(self, pod: Pod) -> None:
+        """Promise what an open transaction promised to a pod before the pod was seen."""
+        transaction = self.ledger.of_gang(gang_id_of(pod))
+        uid = pod.metadata.uid
+        if transaction is None or uid in self.cluster.promises() or state_of(pod) is not MemberState.OPEN:
+            return
+        for one in transaction.held:
+            if one.uid == uid:
+                self._hold_one(pod, one, transaction=transaction.id)
 
     def _withdraw(self, uid: Uid) -> None:
         node = self.cluster.withdraw(uid)
@@ -348,12 +384,6 @@ def _assignments(nodes: Mapping[Uid, NodeName], *, pods: Iterable[Pod]) -> tuple
     placed = [pod.metadata for pod in pods if pod.metadata.uid in nodes]
     ordered = sorted(placed, key=lambda metadata: metadata.name)
     return tuple(Assignment(pod=one.name, uid=one.uid, node=nodes[one.uid]) for one in ordered)
-
-
-def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) -> TransactionId:
-    """Return an id that is unique for ever and sorts by time. `serial` tells decisions of one moment apart."""
-    digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()} {serial}".encode()).hexdigest()[:12]
-    return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
 
 
 def _written(event: DecisionEvent) -> tuple[Assignment, ...]:

@@ -26,11 +26,21 @@ class OpenTransaction:
     proposed: Decision
     proposal: Proposed
     repairing: Repairing | None = None
+    #: What it was before the last round, until that round is published.
+    previous: "OpenTransaction | None" = None
 
     @property
     def assignments(self) -> tuple[Assignment, ...]:
         """What the last round promised."""
         return self.proposal.assignments
+
+    @property
+    def held(self) -> tuple[Assignment, ...]:
+        """What is promised still: what the last round promised, without the members that were refused since."""
+        if self.repairing is None:
+            return self.assignments
+        settled = {one.uid for one in self.repairing.open} | {one.uid for one in self.repairing.bound}
+        return (*self.repairing.bound, *(one for one in self.assignments if one.uid not in settled))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,8 +98,12 @@ class Ledger:
         return self._last.get(gang)
 
     def discard(self, transaction: TransactionId) -> None:
-        """Drop a transaction that was decided here and could not be published."""
-        known = self._open.pop(transaction, None)
+        """Drop the last round of a transaction, which was decided here and could not be published."""
+        known = self._open.get(transaction)
+        if known is not None and known.previous is not None:
+            self._open[transaction] = known.previous
+            return
+        self._open.pop(transaction, None)
         if known is not None and self._by_gang.get(known.gang) == transaction:
             del self._by_gang[known.gang]
 
@@ -109,14 +123,18 @@ class Ledger:
         if decision.transaction in self._ended or (known is not None and known.proposal.round >= proposal.round):
             return
         self._open[decision.transaction] = OpenTransaction(
-            id=decision.transaction, gang=decision.gang, proposed=decision, proposal=proposal
+            id=decision.transaction,
+            gang=decision.gang,
+            proposed=decision,
+            proposal=proposal,
+            previous=None if known is None else replace(known, previous=None),
         )
         self._by_gang[decision.gang] = decision.transaction
         self._waiting.pop(decision.gang, None)
 
     def _repair(self, decision: Decision, repairing: Repairing) -> None:
         known = self._open.get(decision.transaction)
-        if known is not None and repairing.round >= known.proposal.round:
+        if known is not None and known.repairing != repairing and repairing.round >= known.proposal.round:
             self._open[decision.transaction] = replace(known, repairing=repairing)
 
     def _end(self, decision: Decision) -> None:
