@@ -107,6 +107,15 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, reason="MethodNotAllowed", message=message, details={})
 
 
+def unsupported_media_type() -> ApiError:
+    """415: the body is in a format that is not read here."""
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json, application/yaml"
+    )
+    return ApiError(415, reason="UnsupportedMediaType", message=message, details={})
+
+
 def _cause(cause: Cause) -> Obj:
     return {"reason": cause.reason, "message": cause.message, "field": cause.field}
 

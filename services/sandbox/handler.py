@@ -7,7 +7,8 @@ checked cannot change before it is stored.
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -15,10 +16,10 @@ import yaml
 from aiohttp import web
 
 from services.runtime import log
-from services.sandbox import control, patching, table
+from services.sandbox import control, patching, printing, table
 from services.sandbox.cluster import Cluster
 from services.sandbox.deletion import DeleteOptions
-from services.sandbox.failures import ApiError, bad_request, method_not_allowed
+from services.sandbox.failures import ApiError, bad_request, method_not_allowed, unsupported_media_type
 from services.sandbox.faults import Action, Fault
 from services.sandbox.objects import Obj, metadata, name_of
 from services.sandbox.paging import Page, list_page
@@ -42,6 +43,7 @@ _log = log.get("sandbox")
 _HEALTH = frozenset({"livez", "readyz", "healthz"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _CUT = 0
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class Call:
         """The body as an object; raises 400 where it is none."""
         if not self.body:
             return {}
+        if self.content_type == _PROTOBUF:
+            raise unsupported_media_type()
         try:
             is_yaml = self.content_type == "application/yaml"
             parsed = yaml.safe_load(self.body) if is_yaml else orjson.loads(self.body)
@@ -204,7 +208,7 @@ class Handler:
             traffic.count("watch", target.resource, 200)
             return await stream(self._cluster, request, target)
         call = Call(verb=verb, target=target, query=query, body=body, content_type=request.content_type)
-        reply = self._called(call)
+        reply = self._printed(request, call, self._called(call))
         traffic.count(verb, target.resource, reply.code)
         if verb in _WRITES:
             traffic.log(
@@ -234,6 +238,17 @@ class Handler:
             trace = traceback.format_exc()
             _log.error("request.failed", verb=call.verb, resource=call.target.resource, traceback=trace)
             return _error(ApiError(500, reason="InternalError", message=f"Internal error occurred: {error!r}"))
+
+    def _printed(self, request: web.Request, call: Call, reply: Reply) -> Reply:
+        """The answer as a table, where the client prefers one."""
+        is_read = call.verb in {"get", "list"} and not call.target.subresource
+        if not is_read or reply.code != HTTPStatus.OK or not printing.is_wanted(request.headers.get("Accept", "")):
+            return reply
+        includes = call.query.get("includeObject", "")
+        body = printing.table_of(
+            reply.body, kind=call.target.kind.kind, includes=includes, now=self._cluster.clock.now()
+        )
+        return replace(reply, body=body)
 
     def _not_allowed(self, _call: Call) -> Reply:
         raise method_not_allowed()
