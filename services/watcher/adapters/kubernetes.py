@@ -73,8 +73,7 @@ def _told(watched: WatchedKind, *, verb: str) -> Iterator[None]:
     except KubeError as error:
         if error.status == _FORBIDDEN:
             detail = (
-                f"forbidden: {verb} {watched.resource} at the cluster scope; "
-                f"grant list, watch on {watched.resource}"
+                f"forbidden: {verb} {watched.resource} at the cluster scope; grant list, watch on {watched.resource}"
             )
             raise ApiFailed(detail, retry_after_s=error.retry_after_s) from error
         kind = NotServed if error.status == _NOT_FOUND else ApiFailed
