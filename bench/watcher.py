@@ -315,7 +315,8 @@ class _ClusterServer:
 def _print(measures: list[Measure]) -> None:
     table = Table(title="watcher")
     for column in ("measure", "value", "goal", ""):
-        table.add_column(column, justify="left" if column == "measure" else "right", no_wrap=True)
+        is_name = column == "measure"
+        table.add_column(column, justify="left" if is_name else "right", no_wrap=not is_name)
     for measure in measures:
         sign = "≥" if measure.is_floor else "≤"
         goal = "" if measure.goal is None else f"{sign} {measure.goal:g} {measure.unit}"
