@@ -35,6 +35,7 @@ NEEDED_KINDS = (Kind.NODE, Kind.POD)
 """Kinds that must be followed before anything is decided."""
 OPTIONAL_KINDS = (Kind.POD_GROUP,)
 """Kinds that must be followed, or known to be absent, before anything is decided."""
+_KIND_NAMES = frozenset(kind.value for kind in Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +228,9 @@ class Cluster:
         return Effects(gangs=frozenset({group_gang_id(known)}))
 
     def _apply_watch(self, state: WatchState) -> Effects:
-        self._watches[Kind(state.metadata.name)] = state
+        # A watcher of a later release follows kinds that this one does not know, and does not need.
+        if state.metadata.name in _KIND_NAMES:
+            self._watches[Kind(state.metadata.name)] = state
         return NOTHING
 
 

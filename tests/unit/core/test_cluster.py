@@ -18,6 +18,7 @@ from services.core.objects import (
     TransactionId,
     Uid,
     WatchPhase,
+    WatchState,
 )
 from tests.builders import GPU, START, applied, deleted, node, pod, pod_group, synced, watch
 
@@ -287,3 +288,11 @@ def test_versions_compare_as_numbers(*, left: str, right: str, older: bool) -> N
     """What is no number is never older: it could be anything."""
     one = Metadata(name="a", resource_version=left, created_at=START + timedelta(days=1))
     assert is_older(one, than=Metadata(name="a", resource_version=right, created_at=START)) is older
+
+
+def test_watch_of_a_kind_from_a_later_release_is_passed_over() -> None:
+    """A newer watcher may be rolled out before placer and binder, which go on."""
+    cluster = Cluster()
+    state = WatchState(metadata=Metadata(name="compositepodgroup"), phase=WatchPhase.SYNCED)
+    assert cluster.apply(Applied(object=state), revision=1) == NOTHING
+    assert cluster.unsynced() == ("node", "pod", "podgroup")
