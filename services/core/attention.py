@@ -12,6 +12,9 @@ from services.core.quantities import Resources
 MAX_LINKS = 127
 """Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
 
+CREATION_STEP = timedelta(seconds=1)
+"""Resolution of creation times in the Kubernetes API."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPolicy:
@@ -60,6 +63,15 @@ class GangRecord:
         self.links[uid] = cause
         if len(self.links) > MAX_LINKS:
             del self.links[next(iter(self.links))]
+
+    def has_untold(self, pods: Iterable[Pod], *, told_at: datetime) -> bool:
+        """Tell whether an open member came after the gang's answer was told, so that nobody told it yet.
+
+        A restarted process sees all of them arrive anew: their creation tells, in whole seconds of another clock.
+        """
+        if self.arrived_at is None or self.arrived_at <= told_at:
+            return False
+        return any(pod.metadata.created_at + CREATION_STEP > told_at for pod in pods)
 
     def shift(self, by: timedelta) -> None:
         """Move what was noted to a clock that was set."""

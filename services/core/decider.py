@@ -77,11 +77,15 @@ class Decider:
             return
         before = self.ledger.transaction(decision.transaction)
         self.ledger.apply(decision)
+        if decision.gang not in self._records:
+            # Perhaps it is gone, and nothing else will bring it to mind.
+            self._records[decision.gang] = GangRecord()
+            self._awake.add(decision.gang)
         match decision.event:
             case Proposed():
                 after = self.ledger.transaction(decision.transaction)
                 if after is not None and after is not before:
-                    self._promise(after)
+                    self._hold_for(after.gang, after.held, transaction=after.id)
             case Repairing() as repairing:
                 after = self.ledger.transaction(decision.transaction)
                 if after is not before:
@@ -276,7 +280,7 @@ class Decider:
     def _propose(self, gang: GangId, transaction: TransactionId, proposal: Proposed, *, now: datetime) -> Outcome:
         decision = Decision(gang=gang, event=proposal, decided_at=now, transaction=transaction, epoch=self.policy.epoch)
         self.observe_decision(decision, at=now)
-        record = self._records.setdefault(gang, GangRecord())
+        record = self._records[gang]
         record.answer, record.since, record.least = None, now, None
         links = tuple(link for link in record.links.values() if link and link != record.cause)
         record.links.clear()
@@ -296,7 +300,7 @@ class Decider:
         if record.answer is None or codes(record.answer.reasons) != codes(reasons):
             record.since = known.decided_at if told and known is not None else now
         record.answer = event
-        if told:
+        if told and known is not None and not record.has_untold(gang.open, told_at=known.decided_at):
             return []
         decision = Decision(gang=gang.id, event=event, decided_at=now, epoch=self.policy.epoch)
         self.ledger.apply(decision)
@@ -318,7 +322,7 @@ class Decider:
         self._hold_for(decision.gang, written, transaction=decision.transaction)
         if transaction is None:
             return
-        record = self._records.setdefault(decision.gang, GangRecord())
+        record = self._records[decision.gang]
         bound = {one.uid for one in written}
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in bound:
@@ -341,9 +345,6 @@ class Decider:
                 self._awake.add(gang)
                 record.cause = self._room_cause
         self._roomier.clear()
-
-    def _promise(self, transaction: OpenTransaction) -> None:
-        self._hold_for(transaction.gang, transaction.held, transaction=transaction.id)
 
     def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
         gang = self.cluster.gang(gang_id)

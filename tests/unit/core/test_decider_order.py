@@ -129,3 +129,41 @@ def test_clock_that_is_set_back_makes_nobody_wait() -> None:
     desk.now -= timedelta(hours=1)
     assert desk.decide(after=timedelta()) == ()
     assert proposal(only(desk.decide()))
+
+
+def test_member_that_joins_a_waiting_gang_is_told_why_it_waits() -> None:
+    """The reasons are those that the others were told; the node autoscaler acts on conditions of each pod."""
+    desk = Desk(nodes=0)
+    desk.see(pod_group("train", min_count=1), pod("train-0", group="train"))
+    assert isinstance(only(desk.decide()).event, Waiting)
+    desk.now += timedelta(minutes=5)
+    desk.see(pod("train-1", group="train", created_at=desk.now))
+    assert waiting(only(desk.decide())).existing == 2
+    desk.see(pod_group("train", min_count=1, version="2", priority=1))
+    assert desk.decide() == ()
+
+
+def test_what_a_gang_was_told_is_forgotten_with_it_across_a_restart() -> None:
+    """A gang that went while it waited, and comes again under its name, is told its reasons anew."""
+    desk = Desk(nodes=0)
+    desk.see(pod("train"))
+    told = only(desk.decide())
+    successor = Desk(nodes=0)
+    fold(successor, told)
+    successor.decide()
+    assert successor.decider.ledger.last(told.gang) is None
+    successor.see(pod("train", uid="uid-again"))
+    assert isinstance(only(successor.decide()).event, Waiting)
+
+
+def test_restart_tells_no_waiting_gang_again() -> None:
+    """Nobody is told twice because the placer was started anew."""
+    desk = Desk(nodes=0)
+    desk.now += timedelta(minutes=5)
+    desk.see(pod("train"))
+    told = only(desk.decide())
+    successor = Desk(nodes=0)
+    successor.now = desk.now + timedelta(minutes=5)
+    successor.see(pod("train"))
+    fold(successor, told)
+    assert successor.decide() == ()
