@@ -44,7 +44,9 @@ class World:
                 self._note_setback(decision.gang)
                 # Also before the proposal that it belongs to: of each subject only the last message may be left.
                 self._last_repairing[decision.gang] = decision
-                for member in repairing.open if before is not None else ():
+                # A repeated one, or one that a later round has answered, takes nothing back.
+                is_news = self.ledger.transaction(decision.transaction) is not before
+                for member in repairing.open if is_news else ():
                     self.cluster.withdraw(member.uid)
             case Committed() | Refused() | RolledBack():
                 self._end(decision)

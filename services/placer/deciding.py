@@ -98,9 +98,10 @@ class Loop:
             )
             self.metrics.thinking.observe(self.clock.monotonic() - started)
             self._note(thought)
-            await self._publish(thought, started_ns=started_ns)
+            is_rejected = await self._publish(thought, started_ns=started_ns)
             await self._gauge()
-            due = thought.due
+            # What was taken back is tried again at once.
+            due = self.clock.now() if is_rejected else thought.due
 
     async def _next(self, due: datetime | None) -> tuple[list[Message], list[Message]]:
         """Return everything that is queued, waiting for something to be, or until `due`."""
@@ -153,13 +154,13 @@ class Loop:
         else:
             self.readiness.set(CONDITION, ready=True, detail="synced")
 
-    async def _publish(self, thought: Thought, *, started_ns: int) -> None:
-        """Publish what was decided, side by side: each decision has a subject of its own.
+    async def _publish(self, thought: Thought, *, started_ns: int) -> bool:
+        """Publish what was decided, side by side: each decision has a subject of its own. True where one was rejected.
 
         That may take as long as the bus is away; this process is alive meanwhile.
         """
         if not thought.outcomes:
-            return
+            return False
         publishing = asyncio.gather(
             *(self.publisher.publish(outcome, started_ns=started_ns) for outcome in thought.outcomes)
         )
@@ -168,9 +169,14 @@ class Loop:
                 self.readiness.beat("deciding", HEARTBEAT_LIMIT_S)
         finally:
             publishing.cancel()
-        for outcome, answer in zip(thought.outcomes, publishing.result(), strict=True):
-            if answer is Answer.STALE or (answer is Answer.TOO_LARGE and not _is_repair(outcome)):
-                await self.mind.reject(outcome.decision)
+        rejected = [
+            outcome.decision
+            for outcome, answer in zip(thought.outcomes, publishing.result(), strict=True)
+            if answer is Answer.STALE or (answer is Answer.TOO_LARGE and not _is_repair(outcome))
+        ]
+        for decision in rejected:
+            await self.mind.reject(decision)
+        return bool(rejected)
 
     async def _gauge(self) -> None:
         revision, waiting, transactions = await self.mind.ask(_sizes)

@@ -105,7 +105,7 @@ class Mind:
         outcomes = self._decider.decide(now) if is_deciding else ()
         return Thought(
             outcomes=outcomes,
-            due=self._decider.next_due(now),
+            due=self._decider.next_due(now) if is_deciding else None,
             unsynced=self._decider.cluster.unsynced(),
             unreadable=tuple(unreadable),
         )

@@ -8,7 +8,7 @@ from services.contracts.manifest_files import Manifests
 from services.core.cluster import Cluster
 from services.core.decider import Decider
 from services.core.decisions import Decision, Refused, RolledBack, Waiting
-from services.core.gangs import Gang, gang_id_of
+from services.core.gangs import Gang, gang_id_of, quorum_reasons
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, Node, NodeName, Pod
 from services.core.plan import GangPlan, plan
@@ -172,6 +172,9 @@ def _reasons(decider: Decider, gang: Gang, *, answered: tuple[Reason, ...]) -> t
     last = decider.ledger.last(gang.id)
     if last is not None and isinstance(last.event, Refused | RolledBack):
         return last.event.reasons
+    short = quorum_reasons(gang)
+    if short:
+        return short
     text = f"{gang.existing} pods exist; the group is placed when no more arrive"
     return (Reason(code=ReasonCode.MEMBERS_ARRIVING, message=text, count=gang.existing),)
 

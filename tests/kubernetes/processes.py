@@ -4,17 +4,17 @@ Each program gets its own process group, its own log file, and on Linux the orde
 because a test run that is killed cannot clean up. When a program dies early, its log's tail becomes the error.
 """
 
-import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+from services.runtime.child_processes import dying_with_parent
+
 _TAIL_LINES = 20
 
 
@@ -38,14 +38,12 @@ class Program:
         self.name = name
         self._log = log
         with log.open("ab") as output:
-            # preexec_fn is the one way to set the parent-death signal; what runs there takes no locks.
             self._process = subprocess.Popen(
-                list(command),
+                dying_with_parent([shutil.which(command[0]) or command[0], *command[1:]]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509
             )
 
     @property
@@ -81,8 +79,3 @@ class Program:
         if self.is_running():
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
