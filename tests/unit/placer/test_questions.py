@@ -122,6 +122,13 @@ def test_arriving_gang() -> None:
     assert (found.min_count, found.existing, found.placed, found.position) == (2, 2, 0, 0)
 
 
+def test_gang_that_fell_below_its_quorum_names_what_is_missing() -> None:
+    """A gang that lost members from outside has nothing to place, and is not said to be arriving."""
+    found = Room(node(), pod_group("train", min_count=2), pod("train-0", group="train", node="n1")).explain()
+    assert (found.state, codes_of(found)) == ("waiting", [ReasonCode.MEMBERS_MISSING])
+    assert found.reasons[0].message == "1 of the 2 needed pods exist"
+
+
 def test_gang_on_a_cluster_that_is_not_followed() -> None:
     """It may fit or not; the reason names the kinds that are missing."""
     room = Room(node(), *train(), watch(Kind.NODE, phase=WatchPhase.LISTING), is_synced=False)
