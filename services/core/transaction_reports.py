@@ -12,11 +12,13 @@ from typing import Any
 from services.core.decisions import Committed, Decision, Refused, Repairing, RolledBack, Waiting
 from services.core.names import CONDITION_COMMITTED, CONDITION_INITIALLY_SCHEDULED, CONDITION_REPAIRING
 from services.core.objects import GangId, Owner
-from services.core.reasons import Reason, codes, summary
+from services.core.reasons import Reason, ReasonCode, codes, summary
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 """The reason at which node autoscalers act."""
+HELPED_BY_ROOM = frozenset({ReasonCode.INSUFFICIENT_CAPACITY, ReasonCode.INSUFFICIENT_RESOURCE, ReasonCode.NO_NODES})
+"""Reasons that new nodes can end."""
 
 MAX_MESSAGE_CHARACTERS = 1024
 """Events take no more."""
@@ -141,9 +143,21 @@ def _waiting(decision: Decision, event: Waiting) -> Report:
                 never_from_true=True,
             ),
         ),
-        of_members=ConditionWrite(type=POD_SCHEDULED, is_true=False, reason=UNSCHEDULABLE, message=text),
+        of_members=ConditionWrite(
+            type=POD_SCHEDULED, is_true=False, reason=_member_reason(event.reasons), message=text
+        ),
         revision=event.revision,
     )
+
+
+def _member_reason(reasons: tuple[Reason, ...]) -> str:
+    """Return the reason of members' PodScheduled: Unschedulable only where more room would help.
+
+    At that word node autoscalers add nodes, which are of no use to a gang that lacks members or a readable setting.
+    """
+    if any(reason.code in HELPED_BY_ROOM for reason in reasons):
+        return UNSCHEDULABLE
+    return _first_code(reasons, otherwise=UNSCHEDULABLE)
 
 
 def _committed(decision: Decision, event: Committed) -> Report:

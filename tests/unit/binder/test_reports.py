@@ -63,6 +63,16 @@ def test_waiting_shows_the_same_words_everywhere() -> None:
     assert report.revision == 5
 
 
+def test_node_autoscalers_are_woken_only_where_nodes_would_help() -> None:
+    """A gang that lacks members says so in another word than Unschedulable."""
+    missing = Reason(code=ReasonCode.MEMBERS_MISSING, message="1 of the 4 needed pods exist", count=3)
+    report = report_of(decided(waiting(missing)))
+    assert report is not None
+    assert report.of_members is not None
+    assert report.of_members.reason == "MembersMissing"
+    assert report.of_group[0].reason == "Unschedulable"
+
+
 def test_equal_codes_are_the_same_event() -> None:
     """New numbers are no news; another resource is."""
     first = report_of(decided(waiting(SHORT)))
