@@ -23,6 +23,7 @@ from services.runtime.addresses import parse_address
 
 PREFIX = "PHALANX_"
 SANDBOX_PREFIX = "PHALANX_SANDBOX_"
+_SERVICE_HOST = "_SERVICE_HOST"
 SHARED_VARIABLES = ("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_PLACER")
 """Variables that are no mistake where nobody reads them: one environment may serve several services and commands."""
 
@@ -190,13 +191,25 @@ def _shown(variable: str, value: str) -> str:
 def _unknown(environ: Mapping[str, str], *, known: set[str]) -> list[str]:
     """Sentences about prefixed variables that no setting reads: mostly misspelt ones."""
     problems = []
+    links = _service_links(environ)
     for variable in sorted(environ):
         if variable in known or not variable.startswith(PREFIX) or variable.startswith(SANDBOX_PREFIX):
+            continue
+        if variable.startswith(links):
             continue
         near = difflib.get_close_matches(variable, sorted(known), n=1)
         advice = f"did you mean {near[0]}?" if near else "remove it"
         problems.append(f"{variable}: given {_shown(variable, environ[variable])}, no such setting; {advice}")
     return problems
+
+
+def _service_links(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Prefixes of what the kubelet tells each pod about Services, as of one named phalanx-placer.
+
+    A Service shows by its `…_SERVICE_HOST`; then its `…_SERVICE_…` and `…_PORT…` are no settings.
+    """
+    services = [name.removesuffix(_SERVICE_HOST) for name in environ if name.endswith(_SERVICE_HOST)]
+    return tuple(f"{service}_{part}" for service in services for part in ("SERVICE_", "PORT"))
 
 
 def _optional_of(wanted: object) -> object | None:

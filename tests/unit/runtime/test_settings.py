@@ -153,3 +153,17 @@ def test_the_reference_comes_from_the_source() -> None:
 def test_every_common_setting_is_documented() -> None:
     """No shared setting lacks the text that the reference prints."""
     assert [row.variable for row in describe(GrpcSettings) if not row.doc] == []
+
+
+def test_services_of_the_same_name_are_no_settings() -> None:
+    """The kubelet tells each pod about Services of its namespace, in variables that happen to have our prefix."""
+    told = {
+        "PHALANX_PLACER_SERVICE_HOST": "10.0.0.7",
+        "PHALANX_PLACER_SERVICE_PORT": "50051",
+        "PHALANX_PLACER_SERVICE_PORT_GRPC": "50051",
+        "PHALANX_PLACER_PORT": "tcp://10.0.0.7:50051",
+        "PHALANX_PLACER_PORT_50051_TCP_ADDR": "10.0.0.7",
+    }
+    assert load(CommonSettings, told)
+    with pytest.raises(SettingsError, match="PHALANX_BINDER_PORT"):
+        load(CommonSettings, told | {"PHALANX_BINDER_PORT": "50051"})
