@@ -12,17 +12,16 @@ from services.binder.adapters.kube_status import KubeStatus
 from services.binder.binding import PodWriter
 from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
-from services.binder.journal import MemoryJournal
+from services.binder.journal import BusJournal, Entries
 from services.binder.metrics import BinderMetrics
 from services.binder.pacing import Pace
-from services.binder.ports import Journal
 from services.binder.publishing import Publisher
 from services.binder.reporting import Reporter
 from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.transactions import Transactions
 from services.binder.world import World
-from services.contracts.streams import STREAMS
+from services.contracts.streams import STREAMS, TRANSACTIONS_STREAM
 from services.core.decisions import Decision
 from services.runtime import rpc
 from services.runtime.bus import Bus
@@ -38,11 +37,11 @@ REPORT_CONNECTIONS = 4
 
 async def bind(settings: BinderSettings, runtime: Runtime) -> None:
     """Run the binder until it is asked to stop."""
-    journal = MemoryJournal()
+    entries = Entries()
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CLUSTER_CONDITION, ready=False, detail="waiting for the bus")
     async with (
-        rpc.serve(settings.grpc_address, lambda server: register(server, journal=journal), runtime.readiness),
+        rpc.serve(settings.grpc_address, lambda server: register(server, journal=entries), runtime.readiness),
         await KubeClient.open(
             settings.kubeconfig, connections=settings.bind_concurrency, user_agent="phalanx-binder"
         ) as client,
@@ -57,13 +56,13 @@ async def bind(settings: BinderSettings, runtime: Runtime) -> None:
             return
         service = _Service(settings, runtime, bus=bus, client=client, reporting_client=reporting_client)
         async with asyncio.TaskGroup() as tasks:
-            await service.run(tasks, journal=journal)
+            await service.run(tasks, entries=entries)
 
 
 async def _opened(stack: contextlib.AsyncExitStack, bus: Bus) -> Bus:
     """Connect, and make the streams; waits for the bus as long as it takes."""
     await stack.enter_async_context(bus)
-    await bus.ensure_streams(STREAMS)
+    await bus.ensure_streams((*STREAMS, TRANSACTIONS_STREAM))
     return bus
 
 
@@ -96,8 +95,15 @@ class _Service:
             clock=runtime.clock,
         )
 
-    async def run(self, tasks: asyncio.TaskGroup, *, journal: Journal) -> None:
+    async def run(self, tasks: asyncio.TaskGroup, *, entries: Entries) -> None:
         """Bind until asked to stop, then finish what is being written."""
+        journal = BusJournal(
+            self._bus,
+            instance=self._settings.instance,
+            entries=entries,
+            metrics=self._metrics.journal,
+            clock=self._runtime.clock,
+        )
         transactions = Transactions(self._tools(tasks, journal=journal), most=self._settings.max_transactions)
         running: list[asyncio.Task[None]] = []
 
@@ -106,6 +112,7 @@ class _Service:
 
         def caught_up() -> None:
             transactions.resume()
+            start(journal.tidy(has_ended=self._world.has_passed), "tidying the journal")
             if self._settings.reporting:
                 start(self._reporter.catch_up(), "catching up with reports")
 
@@ -125,7 +132,7 @@ class _Service:
         finally:
             await _ended(running)
 
-    def _tools(self, tasks: asyncio.TaskGroup, *, journal: Journal) -> Tools:
+    def _tools(self, tasks: asyncio.TaskGroup, *, journal: BusJournal) -> Tools:
         runtime, metrics = self._runtime, self._metrics
         pods = KubePods(self._calls, clock=runtime.clock)
         return Tools(

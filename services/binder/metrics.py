@@ -6,6 +6,36 @@ _DURATIONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _LATENCIES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 
 
+class JournalMetrics:
+    """Metrics of the journal, and of what transactions start from."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.writes = Counter(
+            "phalanx_journal_writes", "Writes of journal entries, by result", ["result"], registry=registry
+        )
+        self.duration = Histogram(
+            "phalanx_journal_write_duration_seconds",
+            "From asking for an entry to be written until it is safe",
+            buckets=_LATENCIES_S,
+            registry=registry,
+        )
+        self.taken_up = Counter(
+            "phalanx_transactions_taken_up",
+            "Transactions that were taken up, by what they started from",
+            ["source"],
+            registry=registry,
+        )
+        self.superseded = Counter(
+            "phalanx_transactions_superseded", "Transactions that another binder took over", registry=registry
+        )
+        self.unreadable = Counter(
+            "phalanx_journal_unreadable_entries",
+            "Journal entries that could not be read; their transactions go on from the stream",
+            registry=registry,
+        )
+
+
 class BinderMetrics:
     """Metrics of one binder."""
 
@@ -44,6 +74,7 @@ class BinderMetrics:
             ["kind", "outcome"],
             registry=registry,
         )
+        self.journal = JournalMetrics(registry)
         self.unreadable = Counter(
             "phalanx_binder_unreadable_messages", "Messages that could not be decoded", registry=registry
         )

@@ -97,11 +97,29 @@ class DecisionBus(Protocol):
         """Return the last message of a subject."""
 
 
-class Journal(Protocol):
-    """Where the state of open transactions is kept."""
-
-    def record(self, transaction: TransactionState) -> None:
-        """Keep the present state of a transaction; one that is over is forgotten."""
+class OpenTransactions(Protocol):
+    """The open transactions, for whoever asks."""
 
     def open(self) -> Sequence[TransactionState]:
         """Return the open transactions, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What the journal had of a transaction. `was_known` also where its entry cannot be read, or was removed."""
+
+    entry: TransactionState | None
+    was_known: bool
+
+
+class Journal(Protocol):
+    """Where the state of open transactions is kept, for a successor."""
+
+    async def take(self, transaction: TransactionId) -> Taken:
+        """Take a transaction over, and return what is known of it."""
+
+    async def write(self, transaction: TransactionState) -> None:
+        """Keep what the transaction is about to do. Raises Superseded where somebody else took it over."""
+
+    async def remove(self, transaction: TransactionId) -> None:
+        """Forget a transaction that has ended in the stream."""

@@ -14,6 +14,7 @@ from opentelemetry.trace import Tracer
 from services.binder.binding import PodWriter
 from services.binder.examining import Examiner
 from services.binder.following import Follower
+from services.binder.journal import Superseded
 from services.binder.metrics import BinderMetrics
 from services.binder.ports import Journal
 from services.binder.publishing import Publisher
@@ -22,8 +23,9 @@ from services.core.decisions import Committed, Decision, DecisionEvent, Proposed
 from services.core.ledger import OpenTransaction
 from services.core.objects import Uid
 from services.core.reasons import Reason, ReasonCode
-from services.core.transaction import begin, due, handle
+from services.core.transaction import Result, begin, due, handle
 from services.core.transaction_check import allows_delete, bound_to_nowhere, lost_members, placed_beside
+from services.core.transaction_resume import is_behind, resume
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
     Answer,
@@ -95,9 +97,13 @@ class Run:
         self._wakened = asyncio.Event()
         self._proposal: Proposed | None = None
         self._is_gang_changed = False
-        self._effect: asyncio.Task[Event] | None = None
+        self._effect: asyncio.Task[Event | Superseded] | None = None
         self._problem: Reason | None = None
         self._is_stopping = False
+        #: The instruction that waits for its journal entry, and has not begun.
+        self._journaling: Instruction | None = None
+        #: This process has written to the journal: from then on, whoever else writes has taken over from it.
+        self.has_journaled = False
         #: Set while nothing is being written: also before the transaction's turn has come.
         self._rested = asyncio.Event()
         self._rested.set()
@@ -121,7 +127,6 @@ class Run:
     async def run(self) -> None:
         """Bring the transaction to its end."""
         tools, transaction = self._tools, self._transaction
-        self._rested.clear()
         started_s = tools.clock.monotonic()
         attributes = {telemetry.ATTR_GANG: transaction.gang, telemetry.ATTR_TRANSACTION: transaction.id}
         context = telemetry.extract({"traceparent": tools.world.traceparent(transaction.id)})
@@ -143,33 +148,50 @@ class Run:
             tools.metrics.duration.labels(outcome=outcome).observe(tools.clock.monotonic() - started_s)
 
     async def _run(self) -> TransactionState:
-        tools, transaction = self._tools, self._transaction
-        state, instructions = begin(
-            transaction.id,
-            gang=transaction.gang,
-            proposal=transaction.proposal,
-            at=tools.clock.now(),
-            is_resumed=self._is_resumed,
-            is_cautious=tools.world.had_setback(transaction.gang),
-            repairing=tools.world.repairing(transaction),
-        )
+        tools = self._tools
+        state, instructions = await self._begun()
+        self._rested.clear()
         try:
-            while True:
-                tools.journal.record(state)
-                if state.step is Step.OVER:
-                    return state
+            while state.step is not Step.OVER:
                 if instructions:
                     if self._is_stopping:
                         await self._rest_for_ever()
                     self._start(instructions[0], state)
                 event = await self._next_event(state)
                 state, instructions = handle(state, event, now=tools.clock.now())
+            return state
         finally:
             self._stop()
             self._rested.set()
 
+    async def _begun(self) -> Result:
+        """Go on from the journal's entry; without one, or where the stream knows more, from the stream."""
+        tools, transaction = self._tools, self._transaction
+        repairing = tools.world.repairing(transaction)
+        taken = await tools.journal.take(transaction.id)
+        entry = taken.entry
+        if entry is not None and not is_behind(entry, repairing):
+            tools.metrics.journal.taken_up.labels(source="journal").inc()
+            # What the stream and the cluster have shown since is news to the entry.
+            self._is_gang_changed = True
+            if self._proposal is None:
+                self._proposal = transaction.proposal
+            return resume(entry, now=tools.clock.now())
+        is_resumed = self._is_resumed or taken.was_known
+        tools.metrics.journal.taken_up.labels(source="stream" if is_resumed else "proposal").inc()
+        return begin(
+            transaction.id,
+            gang=transaction.gang,
+            proposal=transaction.proposal,
+            at=tools.clock.now(),
+            is_resumed=is_resumed,
+            is_cautious=tools.world.had_setback(transaction.gang),
+            repairing=repairing,
+        )
+
     async def _rest_for_ever(self) -> None:
         """Stay before the next instruction, until the task is cancelled."""
+        self._stop()
         self._rested.set()
         await asyncio.Event().wait()
 
@@ -177,7 +199,7 @@ class Run:
         """Return what happened next."""
         while True:
             self._wakened.clear()
-            if self._is_stopping and state.step in _INTERRUPTIBLE:
+            if self._is_stopping and (self._journaling is not None or state.step in _INTERRUPTIBLE):
                 await self._rest_for_ever()
             event = self._ready_event(state)
             if event is not None:
@@ -204,7 +226,10 @@ class Run:
                 return followed
         if effect is not None and effect.done():
             self._effect = None
-            return effect.result()
+            result = effect.result()
+            if isinstance(result, Superseded):
+                raise result
+            return result
         if self._proposal is not None:
             proposal, self._proposal = self._proposal, None
             return Reproposed(proposal=proposal)
@@ -236,7 +261,17 @@ class Run:
             self._effect.cancel()
             self._effect = None
 
-    async def _carry_out(self, instruction: Instruction, state: TransactionState) -> Event:
+    async def _carry_out(self, instruction: Instruction, state: TransactionState) -> Event | Superseded:
+        """Do what the journal then says is being done. Being superseded is returned: raised here, it would end all."""
+        self._journaling = instruction
+        try:
+            await self._tools.journal.write(state)
+        except Superseded as error:
+            return error
+        finally:
+            if self._journaling is instruction:
+                self._journaling = None
+        self.has_journaled = True
         name = _SPANS.get(type(instruction))
         if name is None:
             return await self._do(instruction, state)

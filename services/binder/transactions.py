@@ -2,10 +2,14 @@
 
 import asyncio
 
+from services.binder.journal import Superseded
 from services.binder.running import Run, Tools
 from services.core.decisions import Decision, Proposed
 from services.core.ledger import MAX_ENDED, OpenTransaction
 from services.core.objects import GangId, TransactionId
+from services.runtime.log import get
+
+_log = get("binder.transactions")
 
 
 class Transactions:
@@ -67,14 +71,32 @@ class Transactions:
     async def _in_turn(self, run: Run, transaction: OpenTransaction) -> None:
         try:
             async with self._places:
-                await run.run()
+                await self._finish(run, transaction)
             # The stream may still bring a round that was proposed before it brings the end.
             self._ended[transaction.id] = None
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
+            await self._tools.journal.remove(transaction.id)
+        except Superseded as error:
+            self._tools.metrics.journal.superseded.inc()
+            _log.warning("transaction.superseded", gang=transaction.gang, transaction=transaction.id, detail=str(error))
         finally:
             self._tools.metrics.open.dec()
             self._runs.pop(transaction.id, None)
             self._tasks.pop(transaction.id, None)
             if self._by_gang.get(transaction.gang) == transaction.id:
                 del self._by_gang[transaction.gang]
+
+    async def _finish(self, run: Run, transaction: OpenTransaction) -> None:
+        """Bring a transaction to its end. Raises Superseded."""
+        while True:
+            try:
+                await run.run()
+            except Superseded:
+                if run.has_journaled:
+                    raise
+                # Its owner wrote once more while it was being taken over: it is taken over from there.
+                latest = self._tools.world.ledger.transaction(transaction.id) or transaction
+                run = self._runs[transaction.id] = Run(self._tools, latest, is_resumed=True)
+            else:
+                return

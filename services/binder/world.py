@@ -9,6 +9,7 @@ from services.core.cluster import Cluster, Effects, Promise
 from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objects import ClusterChange, GangId, TransactionId, Uid
+from services.core.transaction_state import TransactionState
 
 MAX_SETBACKS = 65_536
 """Gangs whose last transaction went wrong, and that are therefore tried with more care."""
@@ -72,6 +73,16 @@ class World:
                 self.cluster.promise(
                     Promise(uid=one.uid, gang=found.gang, transaction=transaction, node=one.node, requests=pod.requests)
                 )
+
+    def has_passed(self, entry: TransactionState) -> bool:
+        """Tell whether a transaction has ended.
+
+        Of each subject only the last message may be left, so an ending may be hidden by that of a later transaction of
+        the gang; but the placer begins a later one only when the one before has ended.
+        """
+        if self.ledger.has_ended(entry.id):
+            return True
+        return self.ledger.transaction(entry.id) is None and self.ledger.last(entry.gang) is not None
 
     def repairing(self, transaction: OpenTransaction) -> Repairing | None:
         """Return the last Repairing of a transaction, also where the placer has answered it since."""

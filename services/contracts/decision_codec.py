@@ -58,6 +58,11 @@ def decision_subject(decision: Decision) -> str:
 
 def encode_decision(decision: Decision) -> bytes:
     """Return a decision as bytes. The same decision always gives the same bytes."""
+    return decision_message(decision).SerializeToString(deterministic=True)
+
+
+def decision_message(decision: Decision) -> pb.Decision:
+    """Return a decision as a message."""
     message = pb.Decision(
         gang=decision.gang,
         transaction=decision.transaction,
@@ -66,7 +71,7 @@ def encode_decision(decision: Decision) -> bytes:
     )
     match decision.event:
         case core.Proposed() as event:
-            message.proposed.CopyFrom(_encode_proposed(event))
+            message.proposed.CopyFrom(encode_proposed(event))
         case core.Waiting() as event:
             message.waiting.CopyFrom(
                 pb.Waiting(
@@ -98,7 +103,7 @@ def encode_decision(decision: Decision) -> bytes:
             )
         case core.Repairing() as event:
             message.repairing.CopyFrom(_encode_repairing(event))
-    return message.SerializeToString(deterministic=True)
+    return message
 
 
 def decode_decision(data: bytes) -> Decision:
@@ -114,16 +119,17 @@ def decode_decision(data: bytes) -> Decision:
             transaction=TransactionId(message.transaction),
             decided_at=from_timestamp(message.decided_at),
             epoch=message.epoch,
-            event=_decode_event(message),
+            event=decode_event(message),
         )
     except TimeOutOfRange as error:
         raise UndecodableMessage(f"a Decision about {message.gang!r}: {error}") from error
 
 
-def _decode_event(message: pb.Decision) -> core.DecisionEvent:
+def decode_event(message: pb.Decision) -> core.DecisionEvent:
+    """Return what a Decision says happened. Raises UndecodableMessage and TimeOutOfRange."""
     match message.WhichOneof("event"):
         case "proposed":
-            return _decode_proposed(message.proposed)
+            return decode_proposed(message.proposed)
         case "waiting":
             return core.Waiting(
                 revision=message.waiting.revision,
@@ -185,7 +191,8 @@ def _decode_assignments(messages: Iterable[pb.Assignment]) -> tuple[core.Assignm
     return tuple(core.Assignment(pod=one.pod, uid=Uid(one.uid), node=NodeName(one.node)) for one in messages)
 
 
-def _encode_proposed(event: core.Proposed) -> pb.Proposed:
+def encode_proposed(event: core.Proposed) -> pb.Proposed:
+    """Return a placement as a message."""
     return pb.Proposed(
         revision=event.revision,
         deadline=to_timestamp(event.deadline),
@@ -197,7 +204,8 @@ def _encode_proposed(event: core.Proposed) -> pb.Proposed:
     )
 
 
-def _decode_proposed(message: pb.Proposed) -> core.Proposed:
+def decode_proposed(message: pb.Proposed) -> core.Proposed:
+    """Return the placement that a message states. Raises TimeOutOfRange."""
     return core.Proposed(
         revision=message.revision,
         deadline=from_timestamp(message.deadline),

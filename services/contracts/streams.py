@@ -5,7 +5,7 @@ All are made by the services themselves (idempotently), so that an installation 
 
 from dataclasses import dataclass
 
-from services.contracts.subjects import CLUSTER, PLACEMENT, SCALING
+from services.contracts.subjects import CLUSTER, PLACEMENT, SCALING, TRANSACTIONS_BUCKET
 
 MIB = 2**20
 HOUR_S = 3600.0
@@ -23,7 +23,8 @@ class Stream:
     """One JetStream stream.
 
     `can_be_rebuilt` streams are written without waiting for the disk: the watcher compares them with the cluster at
-    each start. The others are synced on every write (`sync_interval: always` on the server).
+    each start. The others are synced on every write (`sync_interval: always` on the server). A stream that
+    `is_bucket` is what NATS calls a KV bucket: its tools show it as one.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Stream:
     max_messages_per_subject: int = -1
     can_be_rebuilt: bool = False
     has_message_ttl: bool = False
+    is_bucket: bool = False
 
 
 CLUSTER_STREAM = Stream(
@@ -59,5 +61,16 @@ SCALING_STREAM = Stream(
     max_bytes=256 * MIB,
 )
 """Every decision about waking gangs from zero, for two weeks."""
+
+TRANSACTIONS_STREAM = Stream(
+    name=f"KV_{TRANSACTIONS_BUCKET}",
+    subjects=(f"$KV.{TRANSACTIONS_BUCKET}.>",),
+    max_age_s=14 * DAY_S,
+    max_bytes=1024 * MIB,
+    max_messages_per_subject=1,
+    has_message_ttl=True,
+    is_bucket=True,
+)
+"""The binder's journal: a key for each open transaction. Older than every decision, an entry explains nothing."""
 
 STREAMS = (CLUSTER_STREAM, PLACEMENT_STREAM, SCALING_STREAM)

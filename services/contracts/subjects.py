@@ -5,13 +5,19 @@
 becomes `_`, which no Kubernetes name contains.
 """
 
-from services.core.objects import GangId, Kind, Metadata
+import re
+
+from services.core.objects import GangId, Kind, Metadata, TransactionId
 
 CLUSTER = "phalanx.cluster.v1"
 PLACEMENT = "phalanx.placement.v1"
 SCALING = "phalanx.scaling.v1"
 
+TRANSACTIONS_BUCKET = "phalanx_transactions"
+"""KV bucket of the binder's journal."""
+
 CLUSTER_SCOPED = "_"
+_NOT_IN_KEYS = re.compile(r"[^-A-Za-z0-9_=]")
 
 
 def token(name: str) -> str:
@@ -44,3 +50,8 @@ def placement_subject(gang: GangId, *, event: str) -> str:
 def scaling_subject(namespace: str, *, hpa: str, event: str) -> str:
     """Return the subject of a scaling decision."""
     return f"{SCALING}.{token(namespace)}.{token(hpa)}.{event}"
+
+
+def transaction_subject(transaction: TransactionId) -> str:
+    """Return the subject that a transaction's key has in the journal's bucket."""
+    return f"$KV.{TRANSACTIONS_BUCKET}.{_NOT_IN_KEYS.sub('_', transaction)}"

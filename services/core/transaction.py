@@ -98,7 +98,7 @@ def begin(
         is_cautious=is_cautious or repairing is not None,
         may_have_written=is_resumed,
     )
-    return _examine(state)
+    return examine(state)
 
 
 def handle(state: TransactionState, event: Event, *, now: datetime) -> Result:  # noqa: C901, PLR0911 - one case per event
@@ -124,7 +124,11 @@ def handle(state: TransactionState, event: Event, *, now: datetime) -> Result:  
             }
             return _fenced(state.with_members(members), now=now)
         case Removed(removals=removals) if state.step is Step.UNDOING:
-            members = {uid: after_removal(state.members[uid], removal) for uid, removal in removals.items()}
+            members = {
+                # What an earlier process began to take back and is gone now went because of it.
+                uid: after_removal(state.members[uid], removal, is_repeated=state.may_have_written)
+                for uid, removal in removals.items()
+            }
             return _rolled_back(state.with_members(members))
         case Published() if state.step is Step.PUBLISHING:
             return _published(state, now=now)
@@ -143,7 +147,8 @@ def due(state: TransactionState) -> datetime | None:
             return None
 
 
-def _examine(state: TransactionState) -> Result:
+def examine(state: TransactionState) -> Result:
+    """Have the promised members read that are not known yet."""
     members = tuple(one.assignment for one in state.in_stage(Stage.PROMISED) if not one.is_examined)
     return replace(state, step=Step.EXAMINING), (Examine(members=members, revision=state.proposal.revision),)
 
@@ -175,7 +180,7 @@ def _advance(state: TransactionState, *, now: datetime) -> Result:
         return _commit(state)
     if state.counted >= state.min_count:
         # Others fill the quorum, and nothing of this transaction could be placed.
-        return _end(state, now=now)
+        return end(state, now=now)
     return _repair(state, now=now)
 
 
@@ -184,7 +189,7 @@ def _write(state: TransactionState, promised: tuple[Member, ...], *, now: dateti
     if state.until is None and not state.written and now >= state.proposal.deadline:
         return _refuse(state, (deadline_exceeded(state), *reasons_of(state.members.values())), now=now)
     if any(not one.is_examined for one in promised):
-        return _examine(state)
+        return examine(state)
     until = max(state.until or state.proposal.deadline, now)
     probes = _probes(state, promised)
     if probes:
@@ -223,7 +228,7 @@ def _repair(state: TransactionState, *, now: datetime) -> Result:
     """Ask for other nodes, or end where the window is over."""
     until = state.until or now + state.proposal.repair_window
     if now >= until:
-        return _end(replace(state, until=until), now=now)
+        return end(replace(state, until=until), now=now)
     doubtful = state.doubtful(Stage.OPEN)
     if doubtful:
         return _fence(replace(state, until=until), doubtful)
@@ -261,7 +266,7 @@ def _ask(state: TransactionState, *, because: Reason | None = None) -> Result:
     return state, (Publish(event=event),)
 
 
-def _end(state: TransactionState, *, now: datetime) -> Result:
+def end(state: TransactionState, *, now: datetime) -> Result:
     """Give the transaction up: take back what it bound, or refuse where that is nothing."""
     state = replace(state, end_reasons=state.end_reasons or ending_reasons(state, now=now))
     doubtful = state.doubtful(Stage.OPEN, Stage.PROMISED)
@@ -281,7 +286,7 @@ def _end(state: TransactionState, *, now: datetime) -> Result:
 
 def _refuse(state: TransactionState, reasons: tuple[Reason, ...], *, now: datetime) -> Result:
     """End a transaction that wrote nothing, as far as is known: fences may still find something."""
-    return _end(replace(state, end_reasons=reasons), now=now)
+    return end(replace(state, end_reasons=reasons), now=now)
 
 
 def _fence(state: TransactionState, members: tuple[Member, ...]) -> Result:
@@ -291,7 +296,7 @@ def _fence(state: TransactionState, members: tuple[Member, ...]) -> Result:
 def _fenced(state: TransactionState, *, now: datetime) -> Result:
     """Go on after fences. One may have found that a write had won after all, and that enough are bound."""
     if state.is_ending and state.counted < state.min_count:
-        return _end(state, now=now)
+        return end(state, now=now)
     return _advance(replace(state, is_ending=False, end_reasons=()), now=now)
 
 
@@ -372,7 +377,7 @@ def _waited(state: TransactionState, *, now: datetime) -> Result:
     if state.is_keeping:
         ours = tuple(one for one in state.in_stage(Stage.BOUND) if not one.is_finished)
         if state.allows_delete or all(one.has_controller for one in ours):
-            return _end(state, now=now)
+            return end(state, now=now)
     return _ticked(state, now=now)
 
 
@@ -382,7 +387,7 @@ def _ticked(state: TransactionState, *, now: datetime, problems: tuple[Reason, .
         return state, ()
     if state.until is not None:
         reasons = (*ending_reasons(state, now=now), *problems)
-        return _end(replace(state, end_reasons=reasons), now=now)
+        return end(replace(state, end_reasons=reasons), now=now)
     found = reasons_of(state.members.values())
     return _refuse(state, (deadline_exceeded(state), *problems, *found), now=now)
 

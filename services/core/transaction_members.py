@@ -140,10 +140,12 @@ def after_answer(member: Member, answer: Answer) -> Member:
             return opened(member, answer.reason, is_node_excluded=False)
 
 
-def after_removal(member: Member, removal: Removal) -> Member:
-    """Return the member after it was taken back."""
+def after_removal(member: Member, removal: Removal, *, is_repeated: bool = False) -> Member:
+    """Return the member after it was taken back; `is_repeated` where that was begun before, and perhaps done."""
     match removal:
         case Removal.DELETED:
+            return replace(member, stage=Stage.UNDONE)
+        case Removal.GONE if is_repeated:
             return replace(member, stage=Stage.UNDONE)
         case Removal.GONE:
             return gone(member)

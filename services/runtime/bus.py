@@ -81,6 +81,10 @@ class StreamDefinition(Protocol):
     def has_message_ttl(self) -> bool:
         """True if single messages may expire."""
 
+    @property
+    def is_bucket(self) -> bool:
+        """True for a KV bucket."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -244,6 +248,9 @@ class Bus:
             max_msgs_per_subject=stream.max_messages_per_subject,
             storage=api.StorageType.FILE,
             allow_direct=True,
+            allow_rollup_hdrs=stream.is_bucket,
+            deny_delete=stream.is_bucket,
+            discard=api.DiscardPolicy.NEW if stream.is_bucket else api.DiscardPolicy.OLD,
             allow_msg_ttl=stream.has_message_ttl or None,
             persist_mode=api.PersistMode.ASYNC if stream.can_be_rebuilt else None,
             duplicate_window=120,
@@ -297,12 +304,8 @@ class Bus:
             return None
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"{subject}: {error or type(error).__name__}") from error
-        return Message(
-            subject=found.subject or subject,
-            data=found.data or b"",
-            headers=dict(found.headers or {}),
-            sequence=int(found.seq or 0),
-        )
+        data, headers = found.data or b"", dict(found.headers or {})
+        return Message(subject=found.subject or subject, data=data, headers=headers, sequence=int(found.seq or 0))
 
     async def follow(
         self, stream: str, *, subjects: str | Sequence[str], last_per_subject: bool = True
@@ -392,9 +395,5 @@ def _consumer(subjects: str | Sequence[str], *, last_per_subject: bool) -> api.C
 
 
 def _received(message: Msg) -> Message:
-    return Message(
-        subject=message.subject,
-        data=message.data,
-        headers=message.headers or {},
-        sequence=message.metadata.sequence.stream,
-    )
+    sequence = message.metadata.sequence.stream
+    return Message(subject=message.subject, data=message.data, headers=message.headers or {}, sequence=sequence)

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from services.contracts.pb.placement.v1 import decision_pb2 as _decision_pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -10,6 +11,18 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STEP_UNSPECIFIED: _ClassVar[Step]
+    STEP_EXAMINING: _ClassVar[Step]
+    STEP_PROBING: _ClassVar[Step]
+    STEP_BINDING: _ClassVar[Step]
+    STEP_FENCING: _ClassVar[Step]
+    STEP_WAITING: _ClassVar[Step]
+    STEP_UNDOING: _ClassVar[Step]
+    STEP_PUBLISHING: _ClassVar[Step]
+    STEP_OVER: _ClassVar[Step]
 
 class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -31,6 +44,16 @@ class MemberState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MEMBER_STATE_ACCEPTED: _ClassVar[MemberState]
     MEMBER_STATE_GONE: _ClassVar[MemberState]
     MEMBER_STATE_UNDONE: _ClassVar[MemberState]
+    MEMBER_STATE_PROMISED: _ClassVar[MemberState]
+STEP_UNSPECIFIED: Step
+STEP_EXAMINING: Step
+STEP_PROBING: Step
+STEP_BINDING: Step
+STEP_FENCING: Step
+STEP_WAITING: Step
+STEP_UNDOING: Step
+STEP_PUBLISHING: Step
+STEP_OVER: Step
 PHASE_UNSPECIFIED: Phase
 PHASE_RECEIVED: Phase
 PHASE_CHECKED: Phase
@@ -46,6 +69,7 @@ MEMBER_STATE_BOUND: MemberState
 MEMBER_STATE_ACCEPTED: MemberState
 MEMBER_STATE_GONE: MemberState
 MEMBER_STATE_UNDONE: MemberState
+MEMBER_STATE_PROMISED: MemberState
 
 class ListTransactionsRequest(_message.Message):
     __slots__ = ("gang",)
@@ -60,7 +84,7 @@ class ListTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members")
+    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members", "step", "proposal", "until", "round_seen", "round_published", "is_cautious", "may_have_written", "is_ending", "is_keeping", "allows_delete", "beside", "end_reasons", "ending", "epoch")
     ID_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +93,20 @@ class Transaction(_message.Message):
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    ROUND_SEEN_FIELD_NUMBER: _ClassVar[int]
+    ROUND_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    IS_CAUTIOUS_FIELD_NUMBER: _ClassVar[int]
+    MAY_HAVE_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    IS_ENDING_FIELD_NUMBER: _ClassVar[int]
+    IS_KEEPING_FIELD_NUMBER: _ClassVar[int]
+    ALLOWS_DELETE_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
+    END_REASONS_FIELD_NUMBER: _ClassVar[int]
+    ENDING_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     id: str
     gang: str
     phase: Phase
@@ -77,18 +115,42 @@ class Transaction(_message.Message):
     min_count: int
     round: int
     members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    step: Step
+    proposal: _decision_pb2.Proposed
+    until: _timestamp_pb2.Timestamp
+    round_seen: int
+    round_published: int
+    is_cautious: bool
+    may_have_written: bool
+    is_ending: bool
+    is_keeping: bool
+    allows_delete: bool
+    beside: int
+    end_reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    ending: _decision_pb2.Decision
+    epoch: int
+    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., step: _Optional[_Union[Step, str]] = ..., proposal: _Optional[_Union[_decision_pb2.Proposed, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., round_seen: _Optional[int] = ..., round_published: _Optional[int] = ..., is_cautious: _Optional[bool] = ..., may_have_written: _Optional[bool] = ..., is_ending: _Optional[bool] = ..., is_keeping: _Optional[bool] = ..., allows_delete: _Optional[bool] = ..., beside: _Optional[int] = ..., end_reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., ending: _Optional[_Union[_decision_pb2.Decision, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("pod", "uid", "node", "state", "reason")
+    __slots__ = ("pod", "uid", "node", "state", "reason", "excluded_nodes", "is_in_doubt", "is_repaired", "is_without_controller", "is_finished")
     POD_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_NODES_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
+    IS_REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    IS_WITHOUT_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    IS_FINISHED_FIELD_NUMBER: _ClassVar[int]
     pod: str
     uid: str
     node: str
     state: MemberState
     reason: _reason_pb2.Reason
-    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., state: _Optional[_Union[MemberState, str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ...) -> None: ...
+    excluded_nodes: _containers.RepeatedScalarFieldContainer[str]
+    is_in_doubt: bool
+    is_repaired: bool
+    is_without_controller: bool
+    is_finished: bool
+    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., state: _Optional[_Union[MemberState, str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ..., excluded_nodes: _Optional[_Iterable[str]] = ..., is_in_doubt: _Optional[bool] = ..., is_repaired: _Optional[bool] = ..., is_without_controller: _Optional[bool] = ..., is_finished: _Optional[bool] = ...) -> None: ...
