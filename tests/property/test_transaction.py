@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.contracts.transaction_codec import decode_transaction, encode_transaction
 from services.core.decisions import Assignment, Committed, DecisionEvent, Proposed, Refused, Repairing, RolledBack
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction import Result, begin, due, handle
+from services.core.transaction_resume import as_entry, is_behind, resume
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
     Answer,
@@ -208,10 +210,13 @@ class Model:
     def publish(self, event: DecisionEvent) -> None:
         """Store a decision, as the stream does."""
         if isinstance(event, Repairing):
+            if self.repairing == event:
+                # The same event again has the same id, and is stored once.
+                return
             assert event.round not in self.rounds, "a repeated id would not be stored"
             self.rounds.add(event.round)
             self.repairing, self.is_answer_owed = event, True
-        else:
+        elif event not in self.endings:
             self.endings.append(event)
 
     def next_round(self) -> Proposed | None:
@@ -248,6 +253,9 @@ class Process:
     model: Model
     state: TransactionState
     outstanding: Instruction | None
+    #: What the journal has, and what it had before the outstanding instruction.
+    entry: bytes = b""
+    entry_before: bytes = b""
 
     @classmethod
     def start(cls, model: Model, *, is_resumed: bool) -> "Process":
@@ -261,20 +269,52 @@ class Process:
             is_resumed=is_resumed,
             repairing=model.repairing,
         )
-        return cls(model, state, instructions[0])
+        return cls(model, state, instructions[0], encode_transaction(as_entry(state)))
+
+    @classmethod
+    def resume(cls, model: Model, entry: bytes) -> "Process":
+        """Take the transaction up as the journal shows it; what the stream and the cluster show since is news to it."""
+        assert model.proposal is not None
+        before = decode_transaction(entry)
+        if is_behind(before, model.repairing):
+            return cls.start(model, is_resumed=True)
+        state, instructions = resume(before, now=model.now)
+        process = cls(model, state, instructions[0], encode_transaction(as_entry(state)), entry)
+        process.follow()
+        process.send(Reproposed(proposal=model.proposal))
+        return process
+
+    def follow(self) -> None:
+        """Tell what the followed cluster shows."""
+        lost = frozenset(uid for uid, pod in self.model.pods.items() if not pod.is_alive)
+        self.send(Followed(lost=lost & self.state.members.keys(), beside=0))
 
     def take(self, result: Result) -> None:
         """Go on with a result; a new instruction replaces the outstanding one."""
         self.state, instructions = result
         if instructions:
             self.outstanding = instructions[0]
+            self.entry_before, self.entry = self.entry, encode_transaction(as_entry(self.state))
 
     def send(self, event: Event) -> None:
         """Handle an event."""
         self.take(handle(self.state, event, now=self.model.now))
 
     def kill(self) -> "Process":
-        """End in the middle: part of the outstanding instruction may have happened, or be on its way."""
+        """End in the middle: part of the outstanding instruction may have happened, or be on its way.
+
+        Also before its entry was written: then nothing of it has happened. The journal may be lost altogether.
+        """
+        model = self.model
+        if self.outstanding is not None and self.entry_before and model.chance(4):
+            return Process.resume(model, self.entry_before)
+        self.leave_half_done()
+        if model.chance(4):
+            return Process.start(model, is_resumed=True)
+        return Process.resume(model, self.entry)
+
+    def leave_half_done(self) -> None:
+        """Let part of the outstanding instruction happen, or be on its way."""
         model = self.model
         if isinstance(self.outstanding, Bind):
             for one in self.outstanding.targets:
@@ -290,7 +330,6 @@ class Process:
                     model.remove(one)
         elif isinstance(self.outstanding, Publish) and model.chance(2):
             model.publish(self.outstanding.event)
-        return Process.start(model, is_resumed=True)
 
 
 def play(model: Model) -> TransactionState:
@@ -305,8 +344,7 @@ def play(model: Model) -> TransactionState:
             process = process.kill()
             continue
         if model.chance(4):
-            lost = frozenset(uid for uid, pod in model.pods.items() if not pod.is_alive)
-            process.send(Followed(lost=lost & process.state.members.keys(), beside=0))
+            process.follow()
         if model.chance(3):
             proposal = model.next_round()
             if proposal is not None:

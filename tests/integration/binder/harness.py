@@ -73,7 +73,7 @@ class Binder:
 
     async def kill(self) -> None:
         """End it as a crash would: nothing is finished."""
-        await _end(self.task)
+        await end_task(self.task)
 
     async def stop(self) -> None:
         """End it as an operator would."""
@@ -151,7 +151,7 @@ class Scene:
     async def close(self) -> None:
         """End all binders; one that crashed fails the test."""
         for task in self._tasks:
-            await _end(task)
+            await end_task(task)
         for binder in self._binders:
             if not binder.task.done():
                 await binder.kill()
@@ -310,7 +310,9 @@ class Scene:
             gang, {**repeated, **nodes}, round=repairing.round + 1, min_count=repairing.min_count, **given
         )
 
-    async def decision(self, kind: type[E], *, transaction: str = "t1", nth: int = 1) -> E:
+    async def decision(
+        self, kind: type[E], *, transaction: str = "t1", nth: int = 1, limit_s: float | None = LIMIT_S
+    ) -> E:
         """Wait for the nth event of a kind in a transaction."""
 
         def found() -> list[E]:
@@ -318,7 +320,7 @@ class Scene:
                 one.event for one in self.decisions if one.transaction == transaction and isinstance(one.event, kind)
             ]
 
-        async with asyncio.timeout(LIMIT_S), self._heard:
+        async with asyncio.timeout(limit_s), self._heard:
             await self._heard.wait_for(lambda: len(found()) >= nth)
         return found()[nth - 1]
 
@@ -367,7 +369,7 @@ class Scene:
                 self._heard.notify_all()
 
 
-async def _end(task: "asyncio.Task[None]") -> None:
+async def end_task(task: "asyncio.Task[Any]") -> None:
     """Cancel until it has ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
     while not task.done():
         task.cancel()

@@ -18,11 +18,15 @@ async def test_sixty_four_members_are_bound_and_committed(scene: Scene) -> None:
     gang = scene.gang("train", size=64)
     scene.job("train", size=64)
     names = [pod["metadata"]["name"] for pod in await scene.members(64)]
-    await scene.start_binder()
+    binder = await scene.start_binder()
+    await scene.until(lambda: binder.runtime.readiness.is_ready)
     await scene.propose(gang, spread(names))
     proposed = time.perf_counter()
     committed = await scene.decision(Committed)
     print(f"64 members bound {time.perf_counter() - proposed:.3f} s after the proposal")  # noqa: T201 - not judged
+    writes, spent_s = (binder.count(f"phalanx_journal_write_duration_seconds_{suffix}") for suffix in ("count", "sum"))
+    print(f"{writes:.0f} journal entries took {spent_s * 1000:.1f} ms together")  # noqa: T201 - not judged
+    assert writes == 4
     assert scene.bound() == spread(names)
     assert {one.pod: one.node for one in committed.members} == spread(names)
     assert (committed.repaired, committed.accepted, committed.open) == (0, 0, 0)

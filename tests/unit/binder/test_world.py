@@ -19,7 +19,9 @@ from services.core.decisions import (
 from services.core.names import ALLOW_DELETE_ANNOTATION
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import ReasonCode
+from services.core.transaction import begin
 from services.core.transaction_check import allows_delete, lost_members, misfits_of, placed_beside
+from services.core.transaction_state import TransactionState
 from tests.builders import START, applied, deleted, node, pod, pod_group
 
 GANG = GangId("podgroup/team-a/g")
@@ -208,3 +210,31 @@ class TestCheck:
         group = pod_group("g", min_count=2, version="2", annotations={ALLOW_DELETE_ANNOTATION: value})
         stage.world.observe_change(applied(group), revision=2)
         assert allows_delete(stage.world.cluster, gang=GANG) is allowed
+
+
+class TestPassed:
+    """Which journal entries describe something that is over."""
+
+    def entry(self) -> TransactionState:
+        """The entry of the gang's first transaction."""
+        return begin(TransactionId("t1"), gang=GANG, proposal=proposed("a", "b"), at=START)[0]
+
+    def test_an_open_transaction_has_not_passed(self, stage: Stage) -> None:
+        """It is known as open."""
+        stage.decide(proposed("a", "b"))
+        assert not stage.world.has_passed(self.entry())
+
+    def test_an_ended_one_has(self, stage: Stage) -> None:
+        """Its ending is in the stream."""
+        stage.decide(proposed("a", "b"))
+        stage.decide(Refused(reasons=()))
+        assert stage.world.has_passed(self.entry())
+
+    def test_one_before_a_later_one_has(self, stage: Stage) -> None:
+        """Its ending was replaced by that of the later one."""
+        stage.decide(proposed("a", "b"), transaction="t2")
+        assert stage.world.has_passed(self.entry())
+
+    def test_one_of_which_the_stream_knows_nothing_is_kept(self, stage: Stage) -> None:
+        """The stream was lost, perhaps: nothing is thrown away."""
+        assert not stage.world.has_passed(self.entry())
