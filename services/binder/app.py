@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
+
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from services.binder.adapters.grpc_api import register
 from services.binder.adapters.kube_calls import KubeCalls
@@ -21,15 +23,14 @@ from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.transactions import Transactions
 from services.binder.world import World
-from services.contracts.streams import STREAMS, TRANSACTIONS_STREAM
+from services.contracts.streams import PLACEMENT_STREAM, STREAMS, TRANSACTIONS_STREAM
 from services.core.decisions import Decision
 from services.runtime import rpc
-from services.runtime.bus import Bus
+from services.runtime.bus import Bus, BusUnavailable
 from services.runtime.kube import KubeClient
+from services.runtime.leadership import Leadership, campaigning
 from services.runtime.lifecycle import Runtime
-from services.runtime.stopping import unless_stopped
-
-CANCEL_AGAIN_S = 0.5
+from services.runtime.stopping import cancelled, unless_stopped
 
 REPORT_CONNECTIONS = 4
 """Connections for conditions and events, apart from those of bindings."""
@@ -48,13 +49,17 @@ async def bind(settings: BinderSettings, runtime: Runtime) -> None:
         await KubeClient.open(
             settings.kubeconfig, connections=REPORT_CONNECTIONS, user_agent="phalanx-binder-reports"
         ) as reporting_client,
+        # Left last of what matters: the key is released when nothing is written any more.
+        campaigning(settings, runtime) as leadership,
         contextlib.AsyncExitStack() as stack,
     ):
         name = f"phalanx-binder/{settings.instance}"
         bus = Bus(url=settings.nats_url, name=name, readiness=runtime.readiness)
         if await unless_stopped(_opened(stack, bus), stopping=runtime.stopping) is None:
             return
-        service = _Service(settings, runtime, bus=bus, client=client, reporting_client=reporting_client)
+        service = _Service(
+            settings, runtime, bus=bus, client=client, reporting_client=reporting_client, leadership=leadership
+        )
         async with asyncio.TaskGroup() as tasks:
             await service.run(tasks, entries=entries)
 
@@ -77,7 +82,9 @@ class _Service:
         bus: Bus,
         client: KubeClient,
         reporting_client: KubeClient,
+        leadership: Leadership,
     ) -> None:
+        self._leadership = leadership
         self._settings = settings
         self._runtime = runtime
         self._bus = bus
@@ -96,7 +103,7 @@ class _Service:
         )
 
     async def run(self, tasks: asyncio.TaskGroup, *, entries: Entries) -> None:
-        """Bind until asked to stop, then finish what is being written."""
+        """Follow both streams, and bind while this process leads; asked to stop, finish what is being written."""
         journal = BusJournal(
             self._bus,
             instance=self._settings.instance,
@@ -106,31 +113,54 @@ class _Service:
         )
         transactions = Transactions(self._tools(tasks, journal=journal), most=self._settings.max_transactions)
         running: list[asyncio.Task[None]] = []
+        is_caught_up = asyncio.Event()
 
         def start(work: Coroutine[Any, Any, None], name: str) -> None:
             running.append(tasks.create_task(work, name=name))
 
-        def caught_up() -> None:
-            transactions.resume()
-            start(journal.tidy(has_ended=self._world.has_passed), "tidying the journal")
-            if self._settings.reporting:
-                start(self._reporter.catch_up(), "catching up with reports")
-
         def decided(decision: Decision) -> None:
             transactions.on_decision(decision)
-            if self._settings.reporting:
+            if self._settings.reporting and self._leadership.is_leading:
                 self._reporter.submit(decision)
 
         try:
             start(self._calls.keep_in_touch(), "asking the API server for a sign of life")
             start(self._follower.follow_cluster(transactions.on_gangs), "following the cluster")
-            start(self._follower.follow_placement(decided, on_caught_up=caught_up), "following the decisions")
-            if self._settings.reporting:
-                start(self._reporter.run(), "reporting")
+            start(self._follower.follow_placement(decided, on_caught_up=is_caught_up.set), "following the decisions")
+            start(self._lead(tasks, transactions=transactions, journal=journal, is_caught_up=is_caught_up), "leading")
             await self._runtime.stopping.wait()
             await transactions.stop()
         finally:
-            await _ended(running)
+            await cancelled(running)
+
+    async def _lead(
+        self, tasks: asyncio.TaskGroup, *, transactions: Transactions, journal: BusJournal, is_caught_up: asyncio.Event
+    ) -> None:
+        """Do the leader's work whenever this process leads, and drop it at once when it does no more."""
+        await is_caught_up.wait()
+        while True:
+            epoch = await self._leadership.changed(since=None)
+            reigning = tasks.create_task(self._reign(transactions, journal=journal), name=f"leading, epoch {epoch}")
+            try:
+                await self._leadership.changed(since=epoch)
+            finally:
+                await cancelled([reigning])
+                await transactions.stand_down()
+
+    async def _reign(self, transactions: Transactions, *, journal: BusJournal) -> None:
+        """Take over all that is in the stream by now, and go on from there."""
+        async for attempt in AsyncRetrying(
+            wait=wait_random_exponential(multiplier=0.05, max=1), retry=retry_if_exception_type(BusUnavailable)
+        ):
+            with attempt:
+                last = await self._bus.last(PLACEMENT_STREAM.name, subject=PLACEMENT_STREAM.subjects[0])
+        await self._follower.wait_for_decisions(0 if last is None else last.sequence)
+        transactions.take_over()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(journal.tidy(has_ended=self._world.has_passed), name="tidying the journal")
+            if self._settings.reporting:
+                group.create_task(self._reporter.catch_up(), name="catching up with reports")
+                group.create_task(self._reporter.run(), name="reporting")
 
     def _tools(self, tasks: asyncio.TaskGroup, *, journal: BusJournal) -> Tools:
         runtime, metrics = self._runtime, self._metrics
@@ -140,14 +170,24 @@ class _Service:
             follower=self._follower,
             examiner=Examiner(pods, world=self._world, follower=self._follower, clock=runtime.clock),
             writer=PodWriter(pods, tracer=runtime.tracer, metrics=metrics, clock=runtime.clock),
-            publisher=Publisher(self._bus, instance=self._settings.instance, has_ended=self._world.ledger.has_ended),
+            publisher=Publisher(
+                self._bus,
+                instance=self._settings.instance,
+                has_ended=self._world.ledger.has_ended,
+                folded_up_to=lambda: self._world.placed_up_to,
+                may_write=self._may_write,
+            ),
             journal=journal,
             metrics=metrics,
             readiness=runtime.readiness,
             tracer=runtime.tracer,
             clock=runtime.clock,
             tasks=tasks,
+            epoch=lambda: self._leadership.epoch or 0,
         )
+
+    def _may_write(self) -> bool:
+        return self._leadership.is_leading
 
     def _paced(self, client: KubeClient, *, most: int) -> KubeCalls:
         return KubeCalls(
@@ -156,13 +196,5 @@ class _Service:
             readiness=self._runtime.readiness,
             metrics=self._metrics,
             clock=self._runtime.clock,
+            may_write=self._may_write,
         )
-
-
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
-    left = {task for task in tasks if not task.done()}
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)

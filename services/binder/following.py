@@ -64,6 +64,11 @@ class Follower:
             return False
         return True
 
+    async def wait_for_decisions(self, sequence: int) -> None:
+        """Wait until the placement stream is folded up to a sequence."""
+        async with self._advanced:
+            await self._advanced.wait_for(lambda: self._world.placed_up_to >= sequence)
+
     async def follow_cluster(self, on_gangs: OnGangs) -> None:
         """Fold the cluster stream for ever; `on_gangs` hears which gangs a batch touched."""
         fresh: Cluster | None = Cluster()
@@ -106,10 +111,15 @@ class Follower:
                 self._world.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
                 if is_caught_up:
                     on_decision(decision)
+            if batch.messages:
+                # Also past what could not be read.
+                self._world.placed_up_to = max(self._world.placed_up_to, batch.messages[-1].sequence)
             if not batch.pending and not is_caught_up:
                 is_caught_up = True
                 self._readiness.set(PLACEMENT_CONDITION, ready=True, detail="known")
                 on_caught_up()
+            async with self._advanced:
+                self._advanced.notify_all()
 
     async def _tell_advance(self) -> None:
         unsynced = self._world.cluster.unsynced()

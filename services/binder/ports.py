@@ -89,6 +89,7 @@ class DecisionBus(Protocol):
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,
     ) -> int:
         """Store a message if the subject's last sequence is the expected one."""

@@ -1,4 +1,9 @@
-"""From a decision of the binder to its message on the bus: stored once, whatever happens to answers."""
+"""From a decision of the binder to its message on the bus: stored once, whatever happens to answers.
+
+A transaction has one end, whoever writes it. Its possible ends have subjects of their own, so the condition of a write
+is the last message about the *gang*, and everything up to that one must have been folded: where another binder has
+ended the transaction, this one knows by then.
+"""
 
 from collections.abc import Callable
 
@@ -19,14 +24,28 @@ _log = get("binder.publishing")
 HasEnded = Callable[[TransactionId], bool]
 
 
-class Publisher:
-    """Writes decisions, each on the condition that nobody wrote to its subject meanwhile."""
+class NotYet(Exception):
+    """The decision cannot be written now: this process does not lead, or has not folded what others wrote."""
 
-    def __init__(self, bus: DecisionBus, *, instance: str, has_ended: HasEnded) -> None:
-        """`has_ended` looks into the followed stream: an ended transaction is never ended again."""
+
+class Publisher:
+    """Writes decisions, each on the condition that nobody wrote about its gang meanwhile."""
+
+    def __init__(
+        self,
+        bus: DecisionBus,
+        *,
+        instance: str,
+        has_ended: HasEnded,
+        folded_up_to: Callable[[], int],
+        may_write: Callable[[], bool],
+    ) -> None:
+        """`has_ended` and `folded_up_to` look into the followed stream: an ended transaction is never ended again."""
         self._bus = bus
         self._source = f"/phalanx/binder/{instance}"
         self._has_ended = has_ended
+        self._folded_up_to = folded_up_to
+        self._may_write = may_write
 
     async def publish(self, decision: Decision) -> None:
         """Store the decision, waiting for the bus as long as it takes.
@@ -35,7 +54,7 @@ class Publisher:
         """
         patient = AsyncRetrying(
             wait=wait_random_exponential(multiplier=0.05, max=2),
-            retry=retry_if_exception_type((BusUnavailable, StaleWrite)),
+            retry=retry_if_exception_type((BusUnavailable, StaleWrite, NotYet)),
         )
         async for attempt in patient:
             with attempt:
@@ -44,13 +63,18 @@ class Publisher:
     async def _publish_once(self, decision: Decision) -> None:
         subject = decision_subject(decision)
         identity = decision_id(decision)
-        last = await self._bus.last(PLACEMENT_STREAM.name, subject=subject)
+        about_gang = f"{subject.rpartition('.')[0]}.>"
+        last = await self._bus.last(PLACEMENT_STREAM.name, subject=about_gang)
         if last is not None and last.headers.get("ce-id") == identity:
             # An earlier try was stored, and only its answer was lost.
             return
         if self._has_ended(decision.transaction):
             _log.warning("transaction.ended_elsewhere", transaction=decision.transaction, gang=decision.gang)
             return
+        if last is not None and last.sequence > self._folded_up_to():
+            raise NotYet(f"{subject}: message {last.sequence} about the gang has not been folded")
+        if not self._may_write():
+            raise NotYet(f"{subject}: this binder does not lead")
         attributes = EventAttributes(
             id=identity,
             source=self._source,
@@ -63,4 +87,5 @@ class Publisher:
             data=encode_decision(decision),
             headers={**headers(attributes), **telemetry.inject()},
             expected_sequence=0 if last is None else last.sequence,
+            expected_subject=about_gang,
         )

@@ -5,7 +5,7 @@ in the followed cluster, and time.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -84,6 +84,8 @@ class Tools:
     tracer: Tracer
     clock: Clock
     tasks: asyncio.TaskGroup
+    epoch: Callable[[], int]
+    """Epoch under which this process leads, for its decisions."""
 
 
 class Run:
@@ -117,6 +119,11 @@ class Run:
         """Take note that the gang changed in the followed cluster."""
         self._is_gang_changed = True
         self._wakened.set()
+
+    @property
+    def effect(self) -> asyncio.Task[Event | Superseded] | None:
+        """What is being carried out, for whoever has to see its end."""
+        return self._effect
 
     async def rest(self) -> None:
         """Wait until nothing is being written for this transaction, and let it go no further."""
@@ -310,7 +317,13 @@ class Run:
                 assert_never(instruction)
 
     async def _publish(self, event: DecisionEvent, state: TransactionState) -> None:
-        decision = Decision(gang=state.gang, event=event, decided_at=self._tools.clock.now(), transaction=state.id)
+        decision = Decision(
+            gang=state.gang,
+            event=event,
+            decided_at=self._tools.clock.now(),
+            transaction=state.id,
+            epoch=self._tools.epoch(),
+        )
         await self._tools.publisher.publish(decision)
         if isinstance(event, Repairing):
             self._tools.metrics.repairs.inc()

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.runtime.settings import GrpcSettings, bounded
+from services.runtime.settings import ElectedSettings, bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinderSettings(GrpcSettings):
+class BinderSettings(ElectedSettings):
     """Settings of the binder."""
 
     kubeconfig: Path | None = None

@@ -8,6 +8,7 @@ from services.core.decisions import Decision, Proposed
 from services.core.ledger import MAX_ENDED, OpenTransaction
 from services.core.objects import GangId, TransactionId
 from services.runtime.log import get
+from services.runtime.stopping import cancelled
 
 _log = get("binder.transactions")
 
@@ -25,9 +26,11 @@ class Transactions:
         #: Insertion-ordered, for bounded memory.
         self._ended: dict[TransactionId, None] = {}
         self._is_stopping = False
+        self._is_leading = False
 
-    def resume(self) -> None:
-        """Take up what was open before this process."""
+    def take_over(self) -> None:
+        """Take up what is open, as an earlier leader may have left it, and from now on what comes."""
+        self._is_leading = True
         for transaction in self._tools.world.ledger.open():
             self._take_up(transaction, is_resumed=True)
 
@@ -49,6 +52,12 @@ class Transactions:
         for gang in gangs & self._by_gang.keys():
             self._runs[self._by_gang[gang]].notice()
 
+    async def stand_down(self) -> None:
+        """Give everything up, in the middle of whatever it is, and take nothing new until it is taken over again."""
+        self._is_leading = False
+        effects = [effect for run in self._runs.values() if (effect := run.effect) is not None]
+        await cancelled([*self._tasks.values(), *effects])
+
     async def stop(self) -> None:
         """Take nothing new, let what is being written come to a definite answer, and leave the rest to a successor."""
         self._is_stopping = True
@@ -58,7 +67,7 @@ class Transactions:
             task.cancel()
 
     def _take_up(self, transaction: OpenTransaction, *, is_resumed: bool) -> None:
-        if self._is_stopping or transaction.id in self._ended:
+        if self._is_stopping or not self._is_leading or transaction.id in self._ended:
             return
         run = Run(self._tools, transaction, is_resumed=is_resumed)
         self._runs[transaction.id] = run

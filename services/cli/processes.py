@@ -243,6 +243,8 @@ class LocalServices:
             settings["PHALANX_KUBECONFIG"] = str(self.kubeconfig)
         if name in {"placer", "binder"}:
             settings["PHALANX_GRPC_ADDRESS"] = ANY_PORT
+            # There is one of each here, and the next is started only when it is gone: it need not wait for a key.
+            settings["PHALANX_LEADER_ELECTION"] = "false"
         return LocalProcess(
             name=name,
             folder=self.folder,

@@ -137,22 +137,24 @@ class Decider:
                         self._withdraw(assignment.uid)
         else:
             self.ledger.unpublish(decision)
-        if decision.gang in self._records:
-            self._awake.add(decision.gang)
+        self._awake |= {decision.gang} & self._records.keys()
 
     def answer(self, gang: GangId) -> tuple[Waiting | None, datetime | None]:
-        """Return the gang's last answer with present numbers, and since when its reasons hold."""
-        record = self._records.get(gang)
-        return (None, None) if record is None else (record.answer, record.since)
+        """Return the last answer, and since when its reasons hold; on a standby, that tries none, what was told."""
+        record = self._records.get(gang, GangRecord())
+        known = self.ledger.waiting(gang) if record.answer is None and gang in self._awake else None
+        if known is not None and isinstance(known.event, Waiting):
+            return known.event, known.decided_at
+        return record.answer, record.since
 
     @property
     def waiting_count(self) -> int:
         """Number of gangs that wait."""
-        return sum(record.answer is not None for record in self._records.values())
+        return sum(self.answer(gang)[0] is not None for gang in self._records)
 
     def waiting_in_order(self) -> tuple[Gang, ...]:
         """Return the gangs that wait, in the order in which they are tried."""
-        gangs = [self.cluster.gang(gang) for gang, record in self._records.items() if record.answer is not None]
+        gangs = [self.cluster.gang(gang) for gang in self._records if self.answer(gang)[0] is not None]
         return tuple(sorted((gang for gang in gangs if gang is not None), key=lambda gang: gang.order))
 
     def _follow_clock(self, now: datetime) -> None:

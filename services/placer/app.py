@@ -13,6 +13,7 @@ from services.placer.publishing import Publisher
 from services.placer.settings import PlacerSettings
 from services.runtime import rpc
 from services.runtime.bus import Bus
+from services.runtime.leadership import Leadership, campaigning
 from services.runtime.lifecycle import Runtime
 
 
@@ -27,24 +28,34 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
+        campaigning(settings, runtime) as leadership,
         Mind(policy=policy) as mind,
         rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),
         asyncio.TaskGroup() as group,
     ):
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
-        working = group.create_task(_work(settings, runtime, mind=mind, metrics=metrics), name="deciding")
+        working = group.create_task(
+            _work(settings, runtime, mind=mind, metrics=metrics, leadership=leadership), name="deciding"
+        )
         await runtime.stopping.wait()
         working.cancel()
 
 
-async def _work(settings: PlacerSettings, runtime: Runtime, *, mind: Mind, metrics: PlacerMetrics) -> None:
+async def _work(
+    settings: PlacerSettings, runtime: Runtime, *, mind: Mind, metrics: PlacerMetrics, leadership: Leadership
+) -> None:
     """Connect and decide, for ever."""
     name = f"phalanx-placer/{settings.instance}"
     sequences: dict[str, int] = {}
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
         await bus.ensure_streams(STREAMS)
         publisher = Publisher(
-            bus, instance=settings.instance, tracer=runtime.tracer, metrics=metrics, sequences=sequences
+            bus,
+            instance=settings.instance,
+            tracer=runtime.tracer,
+            metrics=metrics,
+            sequences=sequences,
+            leadership=leadership,
         )
         loop = Loop(
             bus=bus,
@@ -54,5 +65,6 @@ async def _work(settings: PlacerSettings, runtime: Runtime, *, mind: Mind, metri
             metrics=metrics,
             clock=runtime.clock,
             sequences=sequences,
+            leadership=leadership,
         )
         await loop.run()

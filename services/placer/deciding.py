@@ -1,4 +1,9 @@
-"""The placer's loop: read both streams, think, publish, wait for the next event or the next moment that matters."""
+"""The placer's loop: read both streams, think, publish, wait for the next event or the next moment that matters.
+
+A standby does the same, but decides nothing. A new leader decides once it has folded everything that the placement
+stream held when it took over, so that nothing is promised twice. A leader that loses its epoch forgets what it knows
+and reads it again: whether its last decisions were stored is for the stream to say.
+"""
 
 import asyncio
 import time
@@ -6,16 +11,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
 from services.core.decider import Decider, Outcome
 from services.core.decisions import Proposed
 from services.placer.metrics import PlacerMetrics
 from services.placer.mind import Mind, Thought
 from services.placer.ports import DecisionBus
-from services.placer.publishing import Answer, Publisher
-from services.runtime.bus import Batch, Message
+from services.placer.publishing import Answer, LeadershipLost, Publisher
+from services.runtime.bus import Batch, BusUnavailable, Message
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
+from services.runtime.leadership import Leadership
 from services.runtime.log import get
 
 _log = get("placer.deciding")
@@ -50,9 +58,15 @@ class Loop:
     metrics: PlacerMetrics
     clock: Clock
     sequences: dict[str, int]
+    leadership: Leadership
     _queue: asyncio.Queue[tuple[Source, Batch]] = field(default_factory=lambda: asyncio.Queue(QUEUED_BATCHES))
     _is_cluster_read: asyncio.Event = field(default_factory=asyncio.Event)
     _caught_up: set[Source] = field(default_factory=set)
+    _taken: int = 0
+    """Sequence of the placement stream up to which it was handed to the mind."""
+    _term: tuple[int, int] | None = None
+    """The epoch that this process leads, and what it has to have folded before it decides."""
+    _nudged: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Run for ever; a gap in a stream starts it over with an empty state."""
@@ -61,11 +75,14 @@ class Loop:
                 await self._run_once()
             except* StateLost:
                 _log.warning("state.lost", detail="a stream had a gap or was interrupted; reading everything again")
+            except* LeadershipLost:
+                _log.warning("leadership.lost", detail="another may decide; reading everything again")
             await self.mind.forget()
             self.sequences.clear()
             self._queue = asyncio.Queue(QUEUED_BATCHES)
             self._is_cluster_read.clear()
             self._caught_up.clear()
+            self._taken, self._term = 0, None
 
     async def _run_once(self) -> None:
         self.readiness.set(CONDITION, ready=False, detail="reading the cluster stream")
@@ -73,6 +90,29 @@ class Loop:
             group.create_task(self._read(Source.CLUSTER), name="read-cluster")
             group.create_task(self._read(Source.PLACEMENT), name="read-placement")
             group.create_task(self._think_for_ever(), name="think")
+            group.create_task(self._follow_leadership(), name="follow-leadership")
+
+    async def _follow_leadership(self) -> None:
+        """Note when this process begins to lead, and raise LeadershipLost when it does no more."""
+        epoch = await self.leadership.changed(since=None)
+        patient = AsyncRetrying(
+            wait=wait_random_exponential(multiplier=0.05, max=1), retry=retry_if_exception_type(BusUnavailable)
+        )
+        async for attempt in patient:
+            with attempt:
+                last = await self.bus.last(PLACEMENT_STREAM.name, subject=PLACEMENT_STREAM.subjects[0])
+        if epoch is not None:
+            self._term = (epoch, 0 if last is None else last.sequence)
+            self._nudged.set()
+        await self.leadership.changed(since=epoch)
+        raise LeadershipLost
+
+    def _deciding_epoch(self) -> int | None:
+        """Return the epoch under which may be decided now, or None."""
+        if self._term is None or len(self._caught_up) < len(Source):
+            return None
+        epoch, end = self._term
+        return epoch if self._taken >= end and self.leadership.epoch == epoch else None
 
     async def _read(self, source: Source) -> None:
         """Put batches of a stream on the queue. Decisions are read once the cluster is known, which they refer to."""
@@ -94,7 +134,7 @@ class Loop:
                 changes=changes,
                 decisions=decisions,
                 now=self.clock.now(),
-                is_deciding=len(self._caught_up) == len(Source),
+                epoch=self._deciding_epoch(),
             )
             self.metrics.thinking.observe(self.clock.monotonic() - started)
             self._note(thought)
@@ -116,15 +156,18 @@ class Loop:
         return changes, decisions
 
     async def _first(self, wait_s: float) -> tuple[Source, Batch] | None:
-        """Return what comes next on the queue, or None where nothing does for that long."""
+        """Return what comes next on the queue, or None where nothing does for that long, or this process now leads."""
         getting = asyncio.create_task(self._queue.get(), name="next-batch")
         waiting = asyncio.create_task(self.clock.sleep(wait_s), name="next-due")
+        leading = asyncio.create_task(self._nudged.wait(), name="next-epoch")
         try:
-            await asyncio.wait({getting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({getting, waiting, leading}, return_when=asyncio.FIRST_COMPLETED)
+            self._nudged.clear()
             return getting.result() if getting.done() else None
         finally:
             getting.cancel()
             waiting.cancel()
+            leading.cancel()
 
     def _take(self, item: tuple[Source, Batch], *, changes: list[Message], decisions: list[Message]) -> None:
         source, batch = item
@@ -137,6 +180,7 @@ class Loop:
                 # The reader may be behind what was just written here.
                 known = self.sequences.get(message.subject, 0)
                 self.sequences[message.subject] = max(known, message.sequence)
+                self._taken = max(self._taken, message.sequence)
         if batch.pending == 0:
             self._caught_up.add(source)
             if source is Source.CLUSTER:

@@ -7,7 +7,7 @@ touches it. Messages are decoded on that thread too.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
@@ -67,10 +67,10 @@ class Mind:
         await self._run(self._forget)
 
     async def think(
-        self, *, changes: Sequence[Message], decisions: Sequence[Message], now: datetime, is_deciding: bool
+        self, *, changes: Sequence[Message], decisions: Sequence[Message], now: datetime, epoch: int | None
     ) -> Thought:
-        """Fold messages, and decide what they make possible. Without `is_deciding` they are only folded."""
-        return await self._run(lambda: self._think(changes, decisions, now=now, is_deciding=is_deciding))
+        """Fold messages, and decide under this epoch what they make possible. Without one they are only folded."""
+        return await self._run(lambda: self._think(changes, decisions, now=now, epoch=epoch))
 
     async def reject(self, decision: Decision) -> None:
         """Take back a decision that could not be published."""
@@ -83,7 +83,7 @@ class Mind:
         self._decider = Decider(policy=self._policy)
 
     def _think(
-        self, changes: Sequence[Message], decisions: Sequence[Message], *, now: datetime, is_deciding: bool
+        self, changes: Sequence[Message], decisions: Sequence[Message], *, now: datetime, epoch: int | None
     ) -> Thought:
         unreadable = []
         for message in changes:
@@ -102,10 +102,12 @@ class Mind:
                 unreadable.append(f"{message.subject}: {error}")
                 continue
             self._decider.observe_decision(decision, at=now)
-        outcomes = self._decider.decide(now) if is_deciding else ()
+        if epoch is not None and epoch != self._decider.policy.epoch:
+            self._decider.policy = replace(self._policy, epoch=epoch)
+        outcomes = self._decider.decide(now) if epoch is not None else ()
         return Thought(
             outcomes=outcomes,
-            due=self._decider.next_due(now) if is_deciding else None,
+            due=self._decider.next_due(now) if epoch is not None else None,
             unsynced=self._decider.cluster.unsynced(),
             unreadable=tuple(unreadable),
         )

@@ -22,12 +22,17 @@ from services.placer.metrics import PlacerMetrics
 from services.placer.ports import DecisionBus
 from services.runtime import telemetry
 from services.runtime.bus import BusUnavailable, StaleWrite
+from services.runtime.leadership import Leadership
 from services.runtime.log import get
 
 _log = get("placer.publishing")
 
 PUBLISHING_AT_ONCE = 64
 """Decisions on their way to the bus at the same time: a bound on memory, far above what it needs to be busy."""
+
+
+class LeadershipLost(Exception):
+    """This process leads no more: what it decided, and what became of that, is for others to say."""
 
 
 class Answer(Enum):
@@ -46,9 +51,17 @@ class Publisher:
     """
 
     def __init__(
-        self, bus: DecisionBus, *, instance: str, tracer: Tracer, metrics: PlacerMetrics, sequences: dict[str, int]
+        self,
+        bus: DecisionBus,
+        *,
+        instance: str,
+        tracer: Tracer,
+        metrics: PlacerMetrics,
+        sequences: dict[str, int],
+        leadership: Leadership,
     ) -> None:
         """Keep the parts."""
+        self._leadership = leadership
         self._bus = bus
         self._source = f"/phalanx/placer/{instance}"
         self._tracer = tracer
@@ -115,6 +128,9 @@ class Publisher:
         )
         async for attempt in patient:
             with attempt:
+                if self._leadership.epoch != decision.epoch:
+                    # Asked before each try: an earlier one may have waited long for the bus.
+                    raise LeadershipLost
                 return await self._write_once(
                     subject, data=data, message_headers={**headers(attributes), **trace_headers}
                 )

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import nats.errors
 from nats.aio.client import Client
@@ -24,12 +24,14 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from services.runtime.health import Readiness
 from services.runtime.pulling import Puller, Silence
+from services.runtime.stream_definition import StreamDefinition
 
 WRONG_LAST_SEQUENCE = 10071
 """JetStream's error code for a failed compare-and-set."""
 STREAM_NAME_IN_USE = 10058
 STREAM_NOT_FOUND = 10059
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_TTL = "Nats-TTL"
 
 REQUEST_TIMEOUT_S = 5.0
@@ -48,42 +50,6 @@ class StaleWrite(Exception):
 
 class BusUnavailable(Exception):
     """The server cannot be reached or did not answer in time; whether a write happened is unknown."""
-
-
-class StreamDefinition(Protocol):
-    """A stream as data; `services.contracts.streams.Stream` is one. Sizes in bytes, ages in seconds, -1 unlimited."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Subjects it keeps."""
-
-    @property
-    def max_age_s(self) -> float:
-        """Age after which messages go; 0 never."""
-
-    @property
-    def max_bytes(self) -> int:
-        """Size above which the oldest messages go."""
-
-    @property
-    def max_messages_per_subject(self) -> int:
-        """How many messages of one subject are kept."""
-
-    @property
-    def can_be_rebuilt(self) -> bool:
-        """True if writes need not wait for the disk."""
-
-    @property
-    def has_message_ttl(self) -> bool:
-        """True if single messages may expire."""
-
-    @property
-    def is_bucket(self) -> bool:
-        """True for a KV bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,17 +235,21 @@ class Bus:
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,
     ) -> int:
         """Store a message and return its sequence.
 
         `expected_sequence` is the sequence of the subject's last message that the writer knows, 0 for none; where it is
-        another, StaleWrite is raised and nothing is stored. Raises BusUnavailable where the answer did not come: the
+        another, StaleWrite is raised and nothing is stored. With `expected_subject`, which may be a pattern that the
+        subject matches, the last message of that one counts. Raises BusUnavailable where the answer did not come: the
         message may or may not be stored.
         """
         given = dict(headers)
         if expected_sequence is not None:
             given[EXPECTED_LAST_SEQUENCE] = str(expected_sequence)
+            if expected_subject:
+                given[EXPECTED_SUBJECT] = expected_subject
         if ttl_s is not None:
             given[MESSAGE_TTL] = f"{int(ttl_s)}s"
         try:
@@ -294,7 +264,10 @@ class Bus:
         return int(answer.seq)
 
     async def last(self, stream: str, *, subject: str) -> Message | None:
-        """Return the last message of a subject, or None. Raises BusUnavailable, also where there is no such stream."""
+        """Return the last message of a subject or pattern, or None.
+
+        Raises BusUnavailable, also where there is no such stream.
+        """
         try:
             async with self._request() as jetstream:
                 found = await jetstream.get_last_msg(stream, subject)

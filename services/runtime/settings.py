@@ -24,7 +24,7 @@ from services.runtime.addresses import parse_address
 PREFIX = "PHALANX_"
 SANDBOX_PREFIX = "PHALANX_SANDBOX_"
 _SERVICE_HOST = "_SERVICE_HOST"
-SHARED_VARIABLES = ("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_PLACER")
+SHARED_VARIABLES = ("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_LEADER_ELECTION", "PHALANX_PLACER")
 """Variables that are no mistake where nobody reads them: one environment may serve several services and commands."""
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|SECRET|CREDENTIAL", re.IGNORECASE)
@@ -112,6 +112,14 @@ class GrpcSettings(CommonSettings):
 
     grpc_address: str = address("0.0.0.0:50051")
     """Where gRPC is served; port 0 takes a free one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectedSettings(GrpcSettings):
+    """Settings of a service of which one process does the work, while the others stand by and answer."""
+
+    leader_election: bool = True
+    """Whether several processes may run, of which one leads. Switched off, exactly one may run; it leads at once."""
 
 
 def variable_of(field_name: str) -> str:

@@ -1,7 +1,7 @@
 """Work that a stop need not wait for."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 CANCEL_AGAIN_S = 0.5
@@ -22,3 +22,12 @@ async def unless_stopped(work: Coroutine[Any, Any, T], *, stopping: asyncio.Even
         while not working.done():
             working.cancel()
             await asyncio.wait({working}, timeout=CANCEL_AGAIN_S)
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel until all have ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)

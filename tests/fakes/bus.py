@@ -26,8 +26,8 @@ class _Log:
     generation: int = 0
 
     def last(self, subject: str) -> Message | None:
-        """The last message of a subject."""
-        return next((message for message in reversed(self.messages) if message.subject == subject), None)
+        """The last message of a subject or pattern."""
+        return next((message for message in reversed(self.messages) if _matches(message.subject, (subject,))), None)
 
     def store(self, subject: str, *, data: bytes, headers: Mapping[str, str]) -> int:
         """Append a message, and forget those of its subject that are too many."""
@@ -133,6 +133,7 @@ class FakeBus:
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,  # noqa: ARG002 - nothing expires here
     ) -> int:
         """Store a message if the subject's last sequence is the expected one."""
@@ -144,11 +145,25 @@ class FakeBus:
             await asyncio.sleep(0)
             if self.gate is not None:
                 await self.gate.wait()
-            return self._publish(subject, data=data, headers=headers, expected_sequence=expected_sequence)
+            return self._publish(
+                subject,
+                data=data,
+                headers=headers,
+                expected_sequence=expected_sequence,
+                expected_subject=expected_subject or subject,
+            )
         finally:
             self.publishing -= 1
 
-    def _publish(self, subject: str, *, data: bytes, headers: Mapping[str, str], expected_sequence: int | None) -> int:
+    def _publish(
+        self,
+        subject: str,
+        *,
+        data: bytes,
+        headers: Mapping[str, str],
+        expected_sequence: int | None,
+        expected_subject: str,
+    ) -> int:
         if self._is_down or self._refusals:
             self._refusals = max(self._refusals - 1, 0)
             raise BusUnavailable(f"{subject}: the fake was told to refuse")
@@ -157,7 +172,7 @@ class FakeBus:
             raise BusUnavailable(f"{subject}: no stream keeps this subject")
         if len(data) > MAX_PAYLOAD_BYTES:
             raise BusUnavailable(f"{subject}: maximum payload exceeded")
-        last = log.last(subject)
+        last = log.last(expected_subject)
         if expected_sequence is not None and (0 if last is None else last.sequence) != expected_sequence:
             raise StaleWrite(f"{subject}: expected last sequence {expected_sequence}")
         known = log.ids.get(headers.get(MESSAGE_ID, ""))

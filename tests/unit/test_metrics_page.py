@@ -12,6 +12,7 @@ from services.autoscaler.following import AutoscalerMetrics
 from services.binder.metrics import BinderMetrics
 from services.placer.metrics import PlacerMetrics
 from services.runtime import telemetry
+from services.runtime.leadership import LeadershipMetrics
 from services.watcher.metrics import Metrics as WatcherMetrics
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
@@ -20,6 +21,7 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "placer": PlacerMetrics,
     "binder": BinderMetrics,
     "autoscaler": AutoscalerMetrics,
+    "election": LeadershipMetrics,
 }
 ROW = re.compile(
     r"^\| `(?P<name>phalanx_\w+)(?:\{(?P<labels>[\w,]+)\})?` \| (?P<type>\w+) \| (?P<meaning>.+) \|$", re.MULTILINE

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -27,9 +27,17 @@ class KubeCalls:
     """One client with a bound on requests in flight."""
 
     def __init__(
-        self, client: KubeClient, *, pace: Pace, readiness: Readiness, metrics: BinderMetrics, clock: Clock
+        self,
+        client: KubeClient,
+        *,
+        pace: Pace,
+        readiness: Readiness,
+        metrics: BinderMetrics,
+        clock: Clock,
+        may_write: Callable[[], bool],
     ) -> None:
         """Keep the parts; the API counts as not ready until its first answer."""
+        self._may_write = may_write
         self._client = client
         self._pace = pace
         self._readiness = readiness
@@ -47,8 +55,14 @@ class KubeCalls:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Changed:
-        """Send one request and return the answer, whatever it is. Raises NoAnswer where there is none."""
+        """Send one request and return the answer, whatever it is.
+
+        Raises NoAnswer where there is none, and where this process may not write: it is asked in the last moment, for
+        the wait before may have been a long one.
+        """
         async with self._pace:
+            if method != "GET" and not self._may_write():
+                raise NoAnswer(f"{verb}: this binder does not lead")
             started_s = self._clock.monotonic()
             try:
                 reply = await self._client.request(

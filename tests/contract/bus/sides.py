@@ -26,6 +26,7 @@ class AnyBus(Protocol):
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,
     ) -> int:
         """Store a message."""

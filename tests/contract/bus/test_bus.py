@@ -69,6 +69,20 @@ async def test_stale_write_stores_nothing(bus: AnyBus, expected: int) -> None:
     assert last.data == b"theirs"
 
 
+async def test_a_pattern_may_be_what_is_expected(bus: AnyBus) -> None:
+    """What somebody wrote to a sibling subject refuses the write, until the writer knows of it."""
+    pattern, sibling = SUBJECT.replace("proposed", ">"), SUBJECT.replace("proposed", "committed")
+    first = await write(bus)
+    second = await write(bus, sibling)
+    await write(bus, OTHER)
+    with pytest.raises(StaleWrite):
+        await bus.publish(SUBJECT, data=b"", headers={}, expected_sequence=first, expected_subject=pattern)
+    last = await bus.last(PLACEMENT_STREAM.name, subject=pattern)
+    assert last is not None
+    assert last.sequence == second
+    assert await bus.publish(SUBJECT, data=b"", headers={}, expected_sequence=second, expected_subject=pattern) == 4
+
+
 async def test_of_two_racing_writers_one_wins(bus: AnyBus) -> None:
     """Both expect the same, so exactly one of them writes."""
     answers = await asyncio.gather(

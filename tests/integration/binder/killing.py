@@ -144,6 +144,7 @@ class NumberedBus:
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,
     ) -> int:
         """Store a message."""
@@ -151,7 +152,12 @@ class NumberedBus:
         return await self._steps.call(
             f"publish {kind}" if "ce-type" in headers else "journal" if data else "journal removal",
             lambda: self._bus.publish(
-                subject, data=data, headers=headers, expected_sequence=expected_sequence, ttl_s=ttl_s
+                subject,
+                data=data,
+                headers=headers,
+                expected_sequence=expected_sequence,
+                expected_subject=expected_subject,
+                ttl_s=ttl_s,
             ),
             lost=BusUnavailable("the answer was lost"),
         )
@@ -189,7 +195,7 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
     clock, readiness, metrics, tracer = SystemClock(), Readiness(), BinderMetrics(CollectorRegistry()), NoOpTracer()
     numbered, world = NumberedBus(bus, steps=steps), World()
     pace = Pace(most=16, clock=clock)
-    calls = KubeCalls(client, pace=pace, readiness=readiness, metrics=metrics, clock=clock)
+    calls = KubeCalls(client, pace=pace, readiness=readiness, metrics=metrics, clock=clock, may_write=lambda: True)
     pods = NumberedPods(KubePods(calls, clock=clock), steps=steps)
     follower = Follower(numbered, world=world, readiness=readiness, metrics=metrics, clock=clock)
     journal = BusJournal(numbered, instance="test", entries=Entries(), metrics=metrics.journal, clock=clock)
@@ -199,18 +205,25 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
             follower=follower,
             examiner=Examiner(pods, world=world, follower=follower, clock=clock),
             writer=PodWriter(pods, tracer=tracer, metrics=metrics, clock=clock),
-            publisher=Publisher(numbered, instance="test", has_ended=world.ledger.has_ended),
+            publisher=Publisher(
+                numbered,
+                instance="test",
+                has_ended=world.ledger.has_ended,
+                folded_up_to=lambda: world.placed_up_to,
+                may_write=lambda: True,
+            ),
             journal=LateJournal(journal) if is_journal_late else journal,
             metrics=metrics,
             readiness=readiness,
             tracer=tracer,
             clock=clock,
             tasks=tasks,
+            epoch=lambda: 0,
         )
         transactions = Transactions(tools, most=64)
 
         def caught_up() -> None:
-            transactions.resume()
+            transactions.take_over()
             tasks.create_task(journal.tidy(has_ended=world.has_passed))
             steps.caught_up.set()
 

@@ -63,6 +63,7 @@ def calls(client: KubeClient) -> KubeCalls:
         readiness=Readiness(),
         metrics=BinderMetrics(CollectorRegistry()),
         clock=clock,
+        may_write=lambda: True,
     )
 
 

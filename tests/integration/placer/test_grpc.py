@@ -76,8 +76,8 @@ async def change(mind: Mind, *changes: ClusterChange) -> None:
         Message(subject=change_subject(one), data=encode_change(one), headers={}, sequence=index)
         for index, one in enumerate(changes, start=1)
     ]
-    await mind.think(changes=messages, decisions=(), now=START, is_deciding=False)
-    await mind.think(changes=(), decisions=(), now=START + seconds(1), is_deciding=True)
+    await mind.think(changes=messages, decisions=(), now=START, epoch=None)
+    await mind.think(changes=(), decisions=(), now=START + seconds(1), epoch=0)
 
 
 async def show(mind: Mind, *objects: ClusterObject) -> None:

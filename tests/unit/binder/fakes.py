@@ -167,13 +167,14 @@ class FakeBus:
         data: bytes,
         headers: Mapping[str, str],
         expected_sequence: int | None = None,
+        expected_subject: str = "",
         ttl_s: float | None = None,  # noqa: ARG002 - decisions have none
     ) -> int:
         """Store on the condition that the subject's last sequence is the expected one."""
         scripted = self.script.popleft() if self.script else ""
         if scripted == LOST_BEFORE:
             raise BusUnavailable(scripted)
-        last = await self.last("", subject=subject)
+        last = await self.last("", subject=expected_subject or subject)
         if expected_sequence != (0 if last is None else last.sequence):
             raise StaleWrite(subject)
         self.stored.append(Message(subject=subject, data=data, headers=headers, sequence=len(self.stored) + 1))
@@ -182,5 +183,9 @@ class FakeBus:
         return len(self.stored)
 
     async def last(self, stream: str, *, subject: str) -> Message | None:  # noqa: ARG002 - one stream
-        """Return the last message of a subject."""
-        return next((one for one in reversed(self.stored) if one.subject == subject), None)
+        """Return the last message of a subject, or of a pattern."""
+        return next((one for one in reversed(self.stored) if _matches(one.subject, subject)), None)
+
+
+def _matches(subject: str, pattern: str) -> bool:
+    return subject == pattern or (pattern.endswith(".>") and subject.startswith(pattern[:-1]))

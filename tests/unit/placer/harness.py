@@ -23,7 +23,9 @@ from services.placer.metrics import PlacerMetrics
 from services.placer.mind import Mind, Thought
 from services.placer.publishing import Publisher
 from services.runtime.bus import Message
+from services.runtime.election import Candidacy, Terms
 from services.runtime.health import Readiness
+from services.runtime.leadership import Leadership
 from tests.builders import START, synced
 from tests.fakes.bus import FakeBus
 from tests.fakes.clock import FakeClock
@@ -45,20 +47,22 @@ class WatchedMind(Mind):
         self.is_waiting = False
 
     async def think(
-        self, *, changes: Sequence[Message], decisions: Sequence[Message], now: datetime, is_deciding: bool
+        self, *, changes: Sequence[Message], decisions: Sequence[Message], now: datetime, epoch: int | None
     ) -> Thought:
         """Note it, and think."""
         self.sizes.append(len(changes) + len(decisions))
         self.is_waiting = not self.gate.is_set()
         await self.gate.wait()
         self.is_waiting = False
-        return await super().think(changes=changes, decisions=decisions, now=now, is_deciding=is_deciding)
+        return await super().think(changes=changes, decisions=decisions, now=now, epoch=epoch)
 
 
 class Placer:
     """One running placer, and what the world would show it."""
 
-    def __init__(self, bus: FakeBus, *, clock: FakeClock, mind: WatchedMind, tracer: Tracer) -> None:
+    def __init__(
+        self, bus: FakeBus, *, clock: FakeClock, mind: WatchedMind, tracer: Tracer, is_standby: bool = False
+    ) -> None:
         """Put the parts together as `services.placer.app` does."""
         self.bus = bus
         self.clock = clock
@@ -66,8 +70,18 @@ class Placer:
         self.registry = CollectorRegistry()
         self.readiness = Readiness(clock=clock)
         metrics = PlacerMetrics(self.registry)
+        self.leadership = Leadership.unopposed(clock=clock, readiness=self.readiness)
         sequences: dict[str, int] = {}
-        publisher = Publisher(bus, instance="test", tracer=tracer, metrics=metrics, sequences=sequences)
+        if is_standby:
+            self.leave()
+        publisher = Publisher(
+            bus,
+            instance="test",
+            tracer=tracer,
+            metrics=metrics,
+            sequences=sequences,
+            leadership=self.leadership,
+        )
         self.loop = Loop(
             bus=bus,
             mind=mind,
@@ -76,7 +90,23 @@ class Placer:
             metrics=metrics,
             clock=clock,
             sequences=sequences,
+            leadership=self.leadership,
         )
+
+    def lead(self, epoch: int) -> None:
+        """Let it win the election."""
+        self._elect(epoch)
+
+    def leave(self) -> None:
+        """Let another win the election."""
+        self._elect(None)
+
+    def _elect(self, epoch: int | None) -> None:
+        until_s = 0.0 if epoch is None else float("inf")
+        self.leadership.adopt(
+            Candidacy(candidate="test", terms=Terms(), epoch=epoch, until_s=until_s, leader="placer-2")
+        )
+        self.leadership.tell()
 
     def show(self, *objects: ClusterObject, traceparent: str = "") -> None:
         """Publish objects as the watcher would."""
@@ -155,12 +185,17 @@ class Placer:
         cluster = self.bus.stored(CLUSTER_STREAM.name)
         newest = cluster[-1].sequence if cluster else 0
         is_folded = self.metric("phalanx_placer_revision") == newest
-        return is_folded and self.loop._queue.empty() and self.clock.sleeper_count > 0
+        has_begun = not self.leadership.is_leading or (self.loop._term is not None and not self.loop._nudged.is_set())
+        return is_folded and has_begun and self.loop._queue.empty() and self.clock.sleeper_count > 0
 
 
 @asynccontextmanager
 async def placing(
-    bus: FakeBus | None = None, *, clock: FakeClock | None = None, tracer: Tracer | None = None
+    bus: FakeBus | None = None,
+    *,
+    clock: FakeClock | None = None,
+    tracer: Tracer | None = None,
+    is_standby: bool = False,
 ) -> AsyncIterator[Placer]:
     """Run a placer while the block runs."""
     policy = DecisionPolicy(settle=timedelta(seconds=SETTLE_S))
@@ -170,6 +205,7 @@ async def placing(
             clock=clock or FakeClock(start=START),
             mind=mind,
             tracer=tracer or NoOpTracer(),
+            is_standby=is_standby,
         )
         running = asyncio.create_task(placer.loop.run(), name="placer")
         try:

@@ -1,0 +1,1 @@
+"""What services rely on in their election, judged on a real NATS server."""
