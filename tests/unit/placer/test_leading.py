@@ -78,6 +78,8 @@ async def test_what_was_decided_under_a_lost_epoch_is_not_written() -> None:
         placer.clock.advance(1)
         await placer.until(lambda: bool(placer.bus.attempts), what="a try to publish")
         placer.leave()
+        # What is on its way already cannot be called back; it is refused like the tries before.
+        await placer.until(lambda: placer.bus.publishing == 0, what="no request is on its way")
         placer.bus.refuse_publishes(0)
         await placer.until_read()
         attempts = len(placer.bus.attempts)
