@@ -32,8 +32,8 @@ UNUSED: Mapping[str, Mapping[Right, str]] = {
         Right(verb="get", resource="events"): "only for an event that happens again, before it is counted up",
         Right(verb="patch", resource="events"): "as above",
         Right(verb="patch", resource="pods"): (
-            "only for a member whose binding may still be on its way: where the answer was lost, or a successor finds no "
-            "journal entry; the member is marked, so that a late copy meets a conflict"
+            "only for a member whose binding may still be on its way, because its answer was lost or a successor finds "
+            "no journal entry; the member is marked, so that a late copy meets a conflict"
         ),
     },
     "autoscaler": {},
