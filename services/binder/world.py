@@ -5,10 +5,11 @@ No I/O and no waiting: `services.binder.following` feeds it messages and tells w
 
 from dataclasses import dataclass, field
 
-from services.core.cluster import Cluster, Effects, Promise
-from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack
+from services.core.cluster import Cluster, Effects
+from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack, written_members
+from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
-from services.core.objects import ClusterChange, GangId, TransactionId, Uid
+from services.core.objects import Applied, ClusterChange, GangId, Pod, TransactionId
 from services.core.transaction_state import TransactionState
 
 MAX_SETBACKS = 65_536
@@ -30,7 +31,10 @@ class World:
 
     def observe_change(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold a change of the cluster."""
-        return self.cluster.apply(change, revision=revision)
+        effects = self.cluster.apply(change, revision=revision)
+        if isinstance(change, Applied) and isinstance(change.object, Pod):
+            recall(self.cluster, ledger=self.ledger, pod=change.object)
+        return effects
 
     def observe_decision(self, decision: Decision, *, sequence: int, traceparent: str = "") -> None:
         """Fold a decision, our own or another's."""
@@ -59,20 +63,16 @@ class World:
         self.cluster = cluster
         for transaction in self.ledger.open():
             self.promise(transaction.id)
+        for gang in cluster.gang_ids():
+            last = self.ledger.last(gang)
+            if last is not None and last.ends_transaction:
+                hold(cluster, gang, members=written_members(last.event), transaction=last.transaction)
 
     def promise(self, transaction: TransactionId) -> None:
-        """Hold what the transaction's last round promises, as far as its pods are known and not yet bound."""
+        """Hold what the transaction still promises, as far as its pods are known and not yet bound."""
         found = self.ledger.transaction(transaction)
-        gang = None if found is None else self.cluster.gang(found.gang)
-        if found is None or gang is None:
-            return
-        pods = {pod.metadata.uid: pod for pod in gang.open}
-        for one in found.assignments:
-            pod = pods.get(one.uid)
-            if pod is not None:
-                self.cluster.promise(
-                    Promise(uid=one.uid, gang=found.gang, transaction=transaction, node=one.node, requests=pod.requests)
-                )
+        if found is not None:
+            hold(self.cluster, found.gang, members=found.held, transaction=transaction)
 
     def has_passed(self, entry: TransactionState) -> bool:
         """Tell whether a transaction has ended.
@@ -108,7 +108,9 @@ class World:
         else:
             self._note_setback(decision.gang)
         # Bound members are released when the cluster stream shows them bound: a message alone could come before it.
-        written = _written(decision)
+        members = written_members(event)
+        hold(self.cluster, decision.gang, members=members, transaction=decision.transaction)
+        written = {one.uid for one in members}
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in written:
                 self.cluster.withdraw(promise.uid)
@@ -117,13 +119,3 @@ class World:
         self._setbacks[gang] = None
         if len(self._setbacks) > MAX_SETBACKS:
             del self._setbacks[next(iter(self._setbacks))]
-
-
-def _written(decision: Decision) -> frozenset[Uid]:
-    match decision.event:
-        case Committed(members=members):
-            return frozenset(one.uid for one in members)
-        case RolledBack(undone=undone, kept=kept):
-            return frozenset(one.uid for one in (*undone, *kept))
-        case _:
-            return frozenset()

@@ -13,16 +13,16 @@ from services.core.attention import DecisionPolicy, GangRecord, could_help, leas
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
-    Committed,
     Decision,
-    DecisionEvent,
     Proposed,
     Refused,
     Repairing,
     RolledBack,
     Waiting,
+    written_members,
 )
-from services.core.gangs import Gang, MemberState, gang_id_of, state_of
+from services.core.gangs import Gang, MemberState, state_of
+from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.reasons import Reason, codes
@@ -60,7 +60,7 @@ class Decider:
         arrives = self._arrives(change)
         effects = self.cluster.apply(change, revision=revision)
         if isinstance(change, Applied) and isinstance(change.object, Pod):
-            self._recall(change.object)
+            recall(self.cluster, ledger=self.ledger, pod=change.object)
         for gang in effects.gangs:
             record = self._records.setdefault(gang, GangRecord())
             self._awake.add(gang)
@@ -320,7 +320,7 @@ class Decider:
         """Drop what an ended transaction still holds, and let its gang be tried again."""
         # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
         # before it, and the node would look free for a moment. The proposal itself may be one that was never read.
-        written = _written(decision.event)
+        written = written_members(decision.event)
         self._hold_for(decision.gang, written, transaction=decision.transaction)
         if transaction is None:
             return
@@ -349,32 +349,7 @@ class Decider:
         self._roomier.clear()
 
     def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
-        gang = self.cluster.gang(gang_id)
-        pods = {pod.metadata.uid: pod for pod in (gang.open if gang is not None else ())}
-        for one in members:
-            pod = pods.get(one.uid)
-            if pod is not None:
-                self._hold_one(pod, one, transaction=transaction)
-
-    def _hold_one(self, pod: Pod, member: Assignment, *, transaction: TransactionId) -> None:
-        known = self.cluster.promises().get(member.uid)
-        if known is None or known.node != member.node:
-            self._withdraw(member.uid)
-        self.cluster.promise(
-            Promise(
-                uid=member.uid, gang=gang_id_of(pod), transaction=transaction, node=member.node, requests=pod.requests
-            )
-        )
-
-    def _recall(self, pod: Pod) -> None:
-        """Promise what an open transaction promised to a pod before the pod was seen."""
-        transaction = self.ledger.of_gang(gang_id_of(pod))
-        uid = pod.metadata.uid
-        if transaction is None or uid in self.cluster.promises() or state_of(pod) is not MemberState.OPEN:
-            return
-        for one in transaction.held:
-            if one.uid == uid:
-                self._hold_one(pod, one, transaction=transaction.id)
+        self._roomier |= hold(self.cluster, gang_id, members=members, transaction=transaction)
 
     def _withdraw(self, uid: Uid) -> None:
         node = self.cluster.withdraw(uid)
@@ -387,14 +362,3 @@ def _assignments(nodes: Mapping[Uid, NodeName], *, pods: Iterable[Pod]) -> tuple
     placed = [pod.metadata for pod in pods if pod.metadata.uid in nodes]
     ordered = sorted(placed, key=lambda metadata: metadata.name)
     return tuple(Assignment(pod=one.name, uid=one.uid, node=nodes[one.uid]) for one in ordered)
-
-
-def _written(event: DecisionEvent) -> tuple[Assignment, ...]:
-    """Return the members that were bound when a transaction ended, whatever became of them."""
-    match event:
-        case Committed(members=members):
-            return members
-        case RolledBack(undone=undone, kept=kept):
-            return (*undone, *kept)
-        case _:
-            return ()

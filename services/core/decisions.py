@@ -107,3 +107,14 @@ class Decision:
     def ends_transaction(self) -> bool:
         """True for the one event that ends a transaction."""
         return isinstance(self.event, Committed | Refused | RolledBack)
+
+
+def written_members(event: DecisionEvent) -> tuple[Assignment, ...]:
+    """Return the members that were bound when a transaction ended, whatever became of them; none for other events."""
+    match event:
+        case Committed(members=members):
+            return members
+        case RolledBack(undone=undone, kept=kept):
+            return (*undone, *kept)
+        case _:
+            return ()

@@ -79,6 +79,36 @@ def stage() -> Stage:
 class TestPromises:
     """Room that is promised and not yet seen taken."""
 
+    def test_a_pod_that_is_seen_after_its_promise_is_charged(self, stage: Stage) -> None:
+        """The two streams are read side by side: a promise may be known before its pod."""
+        stage.decide(proposed("a", "late"))
+        assert stage.free == 7
+        stage.world.observe_change(applied(pod("late", group="g")), revision=2)
+        assert stage.free == 6
+
+    def test_a_refused_node_is_not_charged_again_by_a_new_fold(self, stage: Stage) -> None:
+        """What was taken back by a repair stays taken back when the cluster is read anew."""
+        stage.decide(proposed("a", "b"))
+        stage.decide(
+            Repairing(
+                round=0,
+                bound=(assignment("a"),),
+                open=(OpenMember(pod="b", uid=B, excluded_nodes=(NodeName("n1"),)),),
+                until=START + timedelta(minutes=1),
+                min_count=2,
+            )
+        )
+        assert stage.free == 7
+        stage.world.adopt(Stage().world.cluster)
+        assert stage.free == 7
+
+    def test_a_bound_member_that_is_not_seen_is_charged_by_a_new_fold(self, stage: Stage) -> None:
+        """A cluster that was read anew may lack a binding that a commit has told of."""
+        stage.decide(proposed("a", "b"))
+        stage.decide(Committed(members=(assignment("a"), assignment("b"))))
+        stage.world.adopt(Stage().world.cluster)
+        assert stage.free == 6
+
     def test_a_proposal_holds_its_room(self, stage: Stage) -> None:
         """Others see the node as fuller."""
         stage.decide(proposed("a", "b"))
