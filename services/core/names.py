@@ -33,9 +33,6 @@ EXPIRES_AT_ANNOTATION = PREFIX + "expires-at"
 LAST_COMMAND_ANNOTATION = PREFIX + "last-command"
 """On a scaled object: `<sequence>/<id>` of the last command that took effect, so that a repeated one does not."""
 
-TRACEPARENT_ANNOTATION = PREFIX + "traceparent"
-"""On a PodGroup: the W3C trace context of the placement, for tools that start from the cluster."""
-
 GANG_LABEL = PREFIX + "gang"
 """On a batch Job's pods: `"true"` makes the Job a gang of its parallelism."""
 
@@ -50,6 +47,3 @@ CONDITION_COMMITTED = PREFIX + "Committed"
 
 CONDITION_REPAIRING = PREFIX + "Repairing"
 """Our condition on PodGroups: True while members are re-placed around bound ones."""
-
-CONDITION_DEGRADED = PREFIX + "Degraded"
-"""Our condition on PodGroups: True while fewer than minCount members of a committed gang are left."""
