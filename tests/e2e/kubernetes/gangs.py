@@ -74,6 +74,18 @@ async def committed(system: System, gang: GangId, *, timeout_s: float = LONG_S) 
     return await decided(system, gang, Committed, timeout_s=timeout_s)
 
 
+async def first_committed(system: System, gangs: Mapping[str, GangId]) -> str:
+    """Wait until one of these gangs is committed, and return its name."""
+
+    def found() -> list[str]:
+        system.check()
+        return [name for name, gang in gangs.items() if events_of(system, gang, Committed)]
+
+    await until(found, what=f"one of {', '.join(gangs.values())} is committed", timeout_s=LONG_S)
+    (name,) = found()
+    return name
+
+
 async def placed(api: Api, group: str) -> dict[str, str]:
     """Return node by pod of the members of a group that are bound, and neither ending nor failed."""
     return {

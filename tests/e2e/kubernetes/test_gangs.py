@@ -11,6 +11,7 @@ from tests.e2e.kubernetes.gangs import (
     committed,
     decided,
     events_of,
+    first_committed,
     last_bound_at,
     never_partly_bound,
     placed,
@@ -30,20 +31,21 @@ SMALL = 16
 async def test_two_gangs_of_64_run_one_after_the_other(system: System, api: Api) -> None:
     """Of two gangs that each need every GPU and whose pods come mixed, one is bound whole, then the other."""
     async with never_partly_bound(system, api, a=GPUS, b=GPUS):
-        first = await submit_group(api, "a", min_count=GPUS)
-        second = await submit_group(api, "b", min_count=GPUS)
-        await submit_pods(api, [member(api, group, index) for index in range(GPUS) for group in ("a", "b")])
-        await committed(system, first)
-        await decided(system, second, Waiting)
+        gangs = {group: await submit_group(api, group, min_count=GPUS) for group in ("a", "b")}
+        await submit_pods(api, [member(api, group, index) for index in range(GPUS) for group in gangs])
+        # Their last pods are created side by side: whichever gang is complete first may have the nodes.
+        first = await first_committed(system, gangs)
+        (second,) = gangs.keys() - {first}
+        await decided(system, gangs[second], Waiting)
         await system.at_rest()
-        assert len(await placed(api, "a")) == GPUS
-        assert await placed(api, "b") == {}
+        assert len(await placed(api, first)) == GPUS
+        assert await placed(api, second) == {}
 
         for index in range(GPUS):
-            await api.patch("Pod", f"a-{index}", {"metadata": {"annotations": {RUN_SECONDS: "0.01"}}})
-        await committed(system, second)
+            await api.patch("Pod", f"{first}-{index}", {"metadata": {"annotations": {RUN_SECONDS: "0.01"}}})
+        await committed(system, gangs[second])
         await system.at_rest()
-        assert len(await placed(api, "b")) == GPUS
+        assert len(await placed(api, second)) == GPUS
     bindings = system.audit.bindings(api.namespace)
     assert bindings.keys() == {BINDER}
     assert len(bindings[BINDER]) == 2 * GPUS
