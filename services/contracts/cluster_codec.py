@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
 from services.contracts.subjects import CLUSTER, cluster_subject
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
+from services.contracts.workload_codec import fill_job, read_job
 from services.core import objects as core
 from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
 
@@ -347,6 +348,7 @@ _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
     core.Namespace: _fill_namespace,  # type: ignore[dict-item]
     core.DeviceObject: _fill_device_object,  # type: ignore[dict-item]
     core.WatchState: _fill_watch_state,  # type: ignore[dict-item]
+    core.Job: fill_job,  # type: ignore[dict-item]
 }
 _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "node": _read_node,
@@ -357,4 +359,5 @@ _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "namespace": _read_namespace,
     "device_object": _read_device_object,
     "watch_state": _read_watch_state,
+    "job": read_job,
 }

@@ -4,17 +4,18 @@
 Applying a change twice equals applying it once; an older version of an object never replaces a newer one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from services.core.gangs import Gang, assemble, gang_id_of, group_gang_id, is_ours
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import Constraints
 from services.core.objects import (
-    Applied,
     ClusterChange,
     Deleted,
     GangId,
+    Job,
     Kind,
     Metadata,
     Node,
@@ -71,27 +72,16 @@ class Cluster:
     _gang_pods: dict[GangId, set[ObjectKey]] = field(default_factory=dict)
     _watches: dict[Kind, WatchState] = field(default_factory=dict)
     _promises: dict[Uid, Promise] = field(default_factory=dict)
+    _jobs: dict[ObjectKey, Job] = field(default_factory=dict)
 
     def apply(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold one change. Kinds that placement does not read yet have no effect."""
         self.revision = max(self.revision, revision)
-        match change:
-            case Applied(object=Node() as node):
-                return self._apply_node(node)
-            case Applied(object=Pod() as pod):
-                return self._apply_pod(pod)
-            case Applied(object=PodGroup() as group):
-                return self._apply_group(group)
-            case Applied(object=WatchState() as state):
-                return self._apply_watch(state)
-            case Deleted(kind=Kind.NODE):
-                return self._delete_node(change.metadata)
-            case Deleted(kind=Kind.POD):
-                return self._delete_pod(change.metadata)
-            case Deleted(kind=Kind.POD_GROUP):
-                return self._delete_group(change.metadata)
-            case _:
-                return NOTHING
+        if isinstance(change, Deleted):
+            delete = _DELETIONS.get(change.kind)
+            return NOTHING if delete is None else delete(self, change.metadata)
+        put = _APPLICATIONS.get(type(change.object))
+        return NOTHING if put is None else put(self, change.object)
 
     def unsynced(self) -> tuple[str, ...]:
         """Return the kinds that are not followed to the end; nothing is decided while there are any."""
@@ -107,6 +97,10 @@ class Cluster:
     def pods(self) -> Iterable[Pod]:
         """Return all pods."""
         return self._pods.values()
+
+    def job(self, namespace: str, name: str) -> Job | None:
+        """Return a batch Job, or None."""
+        return self._jobs.get((namespace, name))
 
     def gang_ids(self) -> frozenset[GangId]:
         """Return the gangs that we place."""
@@ -227,11 +221,40 @@ class Cluster:
         del self._groups[key]
         return Effects(gangs=frozenset({group_gang_id(known)}))
 
+    def _apply_job(self, job: Job) -> Effects:
+        key = (job.metadata.namespace, job.metadata.name)
+        known = self._jobs.get(key)
+        if known is None or not is_older(job.metadata, than=known.metadata):
+            self._jobs[key] = job
+        return NOTHING
+
+    def _delete_job(self, metadata: Metadata) -> Effects:
+        key = (metadata.namespace, metadata.name)
+        known = self._jobs.get(key)
+        if known is not None and is_end_of(known.metadata, tombstone=metadata):
+            del self._jobs[key]
+        return NOTHING
+
     def _apply_watch(self, state: WatchState) -> Effects:
         # A watcher of a later release follows kinds that this one does not know, and does not need.
         if state.metadata.name in _KIND_NAMES:
             self._watches[Kind(state.metadata.name)] = state
         return NOTHING
+
+
+_APPLICATIONS: Mapping[type, Callable[[Cluster, Any], Effects]] = {
+    Node: Cluster._apply_node,  # noqa: SLF001 - the class's own table, which cannot stand inside it
+    Pod: Cluster._apply_pod,  # noqa: SLF001
+    PodGroup: Cluster._apply_group,  # noqa: SLF001
+    Job: Cluster._apply_job,  # noqa: SLF001
+    WatchState: Cluster._apply_watch,  # noqa: SLF001
+}
+_DELETIONS: Mapping[Kind, Callable[[Cluster, Metadata], Effects]] = {
+    Kind.NODE: Cluster._delete_node,  # noqa: SLF001
+    Kind.POD: Cluster._delete_pod,  # noqa: SLF001
+    Kind.POD_GROUP: Cluster._delete_group,  # noqa: SLF001
+    Kind.JOB: Cluster._delete_job,  # noqa: SLF001
+}
 
 
 def _asks_less(pod: Pod, *, than: Pod) -> bool:

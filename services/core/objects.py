@@ -36,6 +36,7 @@ class Kind(StrEnum):
     RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
     DEVICE_CLASS = "deviceclass"
     DEVICE_TAINT_RULE = "devicetaintrule"
+    JOB = "job"
     WATCH = "watch"
 
 
@@ -186,6 +187,30 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a batch Job asks for as a whole, and what becomes of it when pods of it are deleted.
+
+    The `..._disruption_target` say what its podFailurePolicy does with a pod that has that condition; rules about exit
+    codes are not judged. None in a limit means that the field is not set.
+    """
+
+    metadata: Metadata
+    parallelism: int = 1
+    completions: int | None = None
+    is_suspended: bool = False
+    is_indexed: bool = False
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    ignores_disruption_target: bool = False
+    fails_on_disruption_target: bool = False
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    restart_policy: str = "Never"
+    failed: int = 0
+    is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceObject:
     """An object of resource.k8s.io, whole: its selectors are judged on it as it was written (UTF-8 JSON)."""
 
@@ -214,7 +239,7 @@ class WatchState:
     object_count: int = 0
 
 
-KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject
+KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject | Job
 ClusterObject = KubernetesObject | WatchState
 
 _KINDS: Mapping[type, Kind] = {
@@ -224,6 +249,7 @@ _KINDS: Mapping[type, Kind] = {
     Workload: Kind.WORKLOAD,
     PriorityClass: Kind.PRIORITY_CLASS,
     Namespace: Kind.NAMESPACE,
+    Job: Kind.JOB,
     WatchState: Kind.WATCH,
 }
 

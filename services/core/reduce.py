@@ -26,6 +26,7 @@ from services.core.manifests import (
 from services.core.names import PREFIX
 from services.core.objects import EPOCH_START, Kind, KubernetesObject, Metadata, Owner, Uid
 from services.core.reduce_pod import reduce_pod
+from services.core.reduce_workloads import reduce_job
 
 KEPT_ANNOTATIONS = (PREFIX, "kueue.x-k8s.io/", "scheduling.x-k8s.io/", "leaderworkerset.sigs.k8s.io/")
 """Prefixes of the annotations that placement reads: ours, and those that group pods."""
@@ -208,4 +209,5 @@ _REDUCERS: Mapping[Kind, Callable[[Metadata, Mapping[str, Any]], KubernetesObjec
     Kind.RESOURCE_CLAIM_TEMPLATE: _device_object(Kind.RESOURCE_CLAIM_TEMPLATE),
     Kind.DEVICE_CLASS: _device_object(Kind.DEVICE_CLASS),
     Kind.DEVICE_TAINT_RULE: _device_object(Kind.DEVICE_TAINT_RULE),
+    Kind.JOB: reduce_job,
 }

@@ -60,4 +60,5 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(kind=Kind.RESOURCE_CLAIM_TEMPLATE, plural="resourceclaimtemplates", group=_RESOURCE),
     WatchedKind(kind=Kind.DEVICE_CLASS, plural="deviceclasses", group=_RESOURCE),
     WatchedKind(kind=Kind.DEVICE_TAINT_RULE, plural="devicetaintrules", group=_RESOURCE),
+    WatchedKind(kind=Kind.JOB, plural="jobs", group="batch"),
 )

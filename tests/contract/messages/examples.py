@@ -22,6 +22,7 @@ from services.core.objects import (
     Deleted,
     DeviceObject,
     GangId,
+    Job,
     Kind,
     KubernetesObject,
     Metadata,
@@ -140,6 +141,25 @@ _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
     ("resourceclaimtemplate", _device(Kind.RESOURCE_CLAIM_TEMPLATE, namespace="team-a")),
     ("deviceclass", _device(Kind.DEVICE_CLASS)),
     ("devicetaintrule", _device(Kind.DEVICE_TAINT_RULE)),
+    (
+        "job",
+        Job(
+            metadata=replace(_NAMESPACED, name="train"),
+            parallelism=64,
+            completions=64,
+            is_suspended=True,
+            is_indexed=True,
+            backoff_limit=3,
+            backoff_limit_per_index=0,
+            max_failed_indexes=5,
+            ignores_disruption_target=True,
+            fails_on_disruption_target=True,
+            pod_replacement_policy="Failed",
+            restart_policy="OnFailure",
+            failed=2,
+            is_finished=True,
+        ),
+    ),
     (
         "watch",
         WatchState(

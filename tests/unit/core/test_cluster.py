@@ -8,7 +8,9 @@ from services.core.cluster import Cluster, Effects, Promise, is_older
 from services.core.objects import (
     Applied,
     ClusterChange,
+    Deleted,
     GangId,
+    Job,
     Kind,
     KubernetesObject,
     Metadata,
@@ -278,6 +280,24 @@ def test_kinds_that_are_not_read_yet_have_no_effect() -> None:
     cluster = Cluster()
     assert cluster.apply(applied(Namespace(metadata=Metadata(name="a"))), revision=7) == NOTHING
     assert cluster.revision == 7
+
+
+def test_a_job_is_kept_until_it_is_gone() -> None:
+    """An older version replaces nothing, and the end of a namesake before it is not its end."""
+    cluster = Cluster()
+
+    def job(version: str, *, uid: str = "u", limit: int = 6) -> Job:
+        return Job(
+            metadata=Metadata(name="a", namespace="team-a", uid=Uid(uid), resource_version=version), backoff_limit=limit
+        )
+
+    for number, version in enumerate(("5", "4")):
+        cluster.apply(applied(job(version, limit=int(version))), revision=number)
+    assert cluster.job("team-a", "a") == job("5", limit=5)
+    cluster.apply(Deleted(kind=Kind.JOB, metadata=job("3", uid="before").metadata), revision=3)
+    assert cluster.job("team-a", "a") is not None
+    cluster.apply(Deleted(kind=Kind.JOB, metadata=job("6").metadata), revision=4)
+    assert cluster.job("team-a", "a") is None
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ WATCH_PHASE_SYNCED: WatchPhase
 WATCH_PHASE_ABSENT: WatchPhase
 
 class ClusterEvent(_message.Message):
-    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state")
+    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state", "job")
     METADATA_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class ClusterEvent(_message.Message):
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_OBJECT_FIELD_NUMBER: _ClassVar[int]
     WATCH_STATE_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     metadata: Metadata
     deleted: bool
     node: Node
@@ -43,7 +44,8 @@ class ClusterEvent(_message.Message):
     namespace: Namespace
     device_object: DeviceObject
     watch_state: WatchState
-    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ...) -> None: ...
+    job: Job
+    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
 class Metadata(_message.Message):
     __slots__ = ("uid", "resource_version", "name", "namespace", "created_at", "deleted_at", "labels", "annotations", "owners")
@@ -269,3 +271,33 @@ class WatchState(_message.Message):
     resource_version: str
     object_count: int
     def __init__(self, kind: _Optional[str] = ..., phase: _Optional[_Union[WatchPhase, str]] = ..., api_version: _Optional[str] = ..., resource_version: _Optional[str] = ..., object_count: _Optional[int] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("parallelism", "completions", "suspend", "indexed", "backoff_limit", "backoff_limit_per_index", "max_failed_indexes", "ignores_disruption_target", "fails_on_disruption_target", "pod_replacement_policy", "restart_policy", "failed", "finished")
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_FIELD_NUMBER: _ClassVar[int]
+    INDEXED_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_LIMIT_PER_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MAX_FAILED_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    IGNORES_DISRUPTION_TARGET_FIELD_NUMBER: _ClassVar[int]
+    FAILS_ON_DISRUPTION_TARGET_FIELD_NUMBER: _ClassVar[int]
+    POD_REPLACEMENT_POLICY_FIELD_NUMBER: _ClassVar[int]
+    RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    parallelism: int
+    completions: int
+    suspend: bool
+    indexed: bool
+    backoff_limit: int
+    backoff_limit_per_index: int
+    max_failed_indexes: int
+    ignores_disruption_target: bool
+    fails_on_disruption_target: bool
+    pod_replacement_policy: str
+    restart_policy: str
+    failed: int
+    finished: bool
+    def __init__(self, parallelism: _Optional[int] = ..., completions: _Optional[int] = ..., suspend: _Optional[bool] = ..., indexed: _Optional[bool] = ..., backoff_limit: _Optional[int] = ..., backoff_limit_per_index: _Optional[int] = ..., max_failed_indexes: _Optional[int] = ..., ignores_disruption_target: _Optional[bool] = ..., fails_on_disruption_target: _Optional[bool] = ..., pod_replacement_policy: _Optional[str] = ..., restart_policy: _Optional[str] = ..., failed: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
