@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
@@ -17,6 +18,7 @@ from services.binder.following import CLUSTER_CONDITION, Follower
 from services.binder.journal import BusJournal, Entries
 from services.binder.metrics import BinderMetrics
 from services.binder.pacing import Pace
+from services.binder.ports import DecisionBus, Journal, PodApi, StatusApi
 from services.binder.publishing import Publisher
 from services.binder.reporting import Reporter
 from services.binder.running import Tools
@@ -35,8 +37,31 @@ from services.runtime.stopping import cancelled, unless_stopped
 REPORT_CONNECTIONS = 4
 """Connections for conditions and events, apart from those of bindings."""
 
+P = TypeVar("P")
 
-async def bind(settings: BinderSettings, runtime: Runtime) -> None:
+
+def _as_it_is(port: P) -> P:
+    return port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What stands between the binder and each port through which it changes anything.
+
+    Here nothing does. Whoever wants to see, to delay or to break each effect runs `bind` with ports of their own around
+    the real ones.
+    """
+
+    pods: Callable[[PodApi], PodApi] = _as_it_is
+    status: Callable[[StatusApi], StatusApi] = _as_it_is
+    bus: Callable[[DecisionBus], DecisionBus] = _as_it_is
+    journal: Callable[[Journal], Journal] = _as_it_is
+
+
+_DIRECT = Effects()
+
+
+async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects = _DIRECT) -> None:
     """Run the binder until it is asked to stop."""
     entries = Entries()
     # Before the bus is: a connection alone would make this process look ready.
@@ -58,7 +83,13 @@ async def bind(settings: BinderSettings, runtime: Runtime) -> None:
         if await unless_stopped(_opened(stack, bus), stopping=runtime.stopping) is None:
             return
         service = _Service(
-            settings, runtime, bus=bus, client=client, reporting_client=reporting_client, leadership=leadership
+            settings,
+            runtime,
+            bus=through.bus(bus),
+            client=client,
+            reporting_client=reporting_client,
+            leadership=leadership,
+            through=through,
         )
         async with asyncio.TaskGroup() as tasks:
             await service.run(tasks, entries=entries)
@@ -79,11 +110,13 @@ class _Service:
         settings: BinderSettings,
         runtime: Runtime,
         *,
-        bus: Bus,
+        bus: DecisionBus,
         client: KubeClient,
         reporting_client: KubeClient,
         leadership: Leadership,
+        through: Effects,
     ) -> None:
+        self._through = through
         self._leadership = leadership
         self._settings = settings
         self._runtime = runtime
@@ -95,7 +128,7 @@ class _Service:
         )
         self._calls = self._paced(client, most=settings.bind_concurrency)
         self._reporter = Reporter(
-            KubeStatus(self._paced(reporting_client, most=REPORT_CONNECTIONS), clock=runtime.clock),
+            through.status(KubeStatus(self._paced(reporting_client, most=REPORT_CONNECTIONS), clock=runtime.clock)),
             world=self._world,
             follower=self._follower,
             metrics=self._metrics,
@@ -164,7 +197,7 @@ class _Service:
 
     def _tools(self, tasks: asyncio.TaskGroup, *, journal: BusJournal) -> Tools:
         runtime, metrics = self._runtime, self._metrics
-        pods = KubePods(self._calls, clock=runtime.clock)
+        pods = self._through.pods(KubePods(self._calls, clock=runtime.clock))
         return Tools(
             world=self._world,
             follower=self._follower,
@@ -177,7 +210,7 @@ class _Service:
                 folded_up_to=lambda: self._world.placed_up_to,
                 may_write=self._may_write,
             ),
-            journal=journal,
+            journal=self._through.journal(journal),
             metrics=metrics,
             readiness=runtime.readiness,
             tracer=runtime.tracer,
