@@ -4,6 +4,7 @@ import asyncio
 
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.settings import AutoscalerSettings
+from services.contracts.policy_file import following_policy
 from services.contracts.streams import STREAMS
 from services.runtime.bus import Bus
 from services.runtime.lifecycle import Runtime
@@ -14,7 +15,10 @@ async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
     metrics = AutoscalerMetrics(runtime.registry)
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
-    async with asyncio.TaskGroup() as group:
+    async with (
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
+        asyncio.TaskGroup() as group,
+    ):
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
         working = group.create_task(_work(settings, runtime, metrics=metrics), name="following")
         await runtime.stopping.wait()

@@ -25,6 +25,7 @@ from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.transactions import Transactions
 from services.binder.world import World
+from services.contracts.policy_file import following_policy
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS, TRANSACTIONS_STREAM
 from services.core.decisions import Decision
 from services.runtime import rpc
@@ -67,6 +68,7 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CLUSTER_CONDITION, ready=False, detail="waiting for the bus")
     async with (
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
         rpc.serve(settings.grpc_address, lambda server: register(server, journal=entries), runtime.readiness),
         await KubeClient.open(
             settings.kubeconfig, connections=settings.bind_concurrency, user_agent="phalanx-binder"

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+from services.contracts.policy_file import following_policy
 from services.contracts.streams import STREAMS
 from services.core.attention import DecisionPolicy
 from services.placer.adapters.grpc_api import register
@@ -28,6 +29,7 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
         campaigning(settings, runtime) as leadership,
         Mind(policy=policy) as mind,
         rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),

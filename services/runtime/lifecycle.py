@@ -160,7 +160,11 @@ def _exit_code(task: asyncio.Task[None], *, runtime: Runtime) -> int:
     if task.cancelled():
         runtime.log.error("service.cancelled")
         return EXIT_FAILED
-    if error := task.exception():
+    error = task.exception()
+    if isinstance(error, SettingsError):
+        runtime.log.error("service.settings", problems=list(error.problems))
+        return EXIT_SETTINGS
+    if error is not None:
         runtime.log.error("service.crashed", exc_info=error)
         return EXIT_FAILED
     runtime.log.info("service.stopped")

@@ -3,15 +3,11 @@
 Everything wrong is reported in one go, because a person who fixes one variable per restart loses patience.
 """
 
-import ast
 import dataclasses
 import difflib
-import inspect
-import itertools
 import os
 import re
 import socket
-import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from services.runtime.addresses import parse_address
+from services.runtime.field_docs import field_docs
 
 PREFIX = "PHALANX_"
 SANDBOX_PREFIX = "PHALANX_SANDBOX_"
 _SERVICE_HOST = "_SERVICE_HOST"
-SHARED_VARIABLES = ("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_LEADER_ELECTION", "PHALANX_PLACER")
+SHARED_VARIABLES = ("PHALANX_KUBECONFIG", "PHALANX_LEADER_ELECTION", "PHALANX_PLACER")
 """Variables that are no mistake where nobody reads them: one environment may serve several services and commands."""
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|SECRET|CREDENTIAL", re.IGNORECASE)
@@ -89,6 +86,9 @@ class CommonSettings:
 
     http_address: str = address("0.0.0.0:8080")
     """Where `/livez`, `/readyz` and `/metrics` are served; port 0 takes a free one."""
+
+    config: Path | None = None
+    """The configuration file, the same for all services (docs/config.md). Unset: its defaults."""
 
     log_level: str = choice("info", options=("debug", "info", "warning", "error"))
     """Lowest level that is logged."""
@@ -155,10 +155,7 @@ def load(cls: type[SettingsT], environ: Mapping[str, str], *, known_elsewhere: S
 
 def describe(cls: type[object]) -> tuple[SettingDoc, ...]:
     """The settings reference of `cls`, in order of declaration; a field's doc is the string below it."""
-    docs: dict[str, str] = {}
-    for ancestor in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(ancestor):
-            docs |= _field_docs(ancestor)
+    docs = field_docs(cls)
     hints = typing.get_type_hints(cls)
     return tuple(
         SettingDoc(
@@ -293,16 +290,3 @@ _PARSERS: Mapping[object, Callable[[str], object]] = {
     Path: _path,
     tuple[str, ...]: _parts,
 }
-
-
-def _field_docs(cls: type[object]) -> dict[str, str]:
-    """Attribute docstrings of one class body, which exist in the source only."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    body = cast("ast.ClassDef", tree.body[0]).body
-    docs = {}
-    for statement, following in itertools.pairwise(body):
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
-            continue
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            docs[statement.target.id] = inspect.cleandoc(str(following.value.value))
-    return docs

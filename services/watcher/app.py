@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from services.contracts.policy_file import following_policy
 from services.core.objects import Kind
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
@@ -29,6 +30,7 @@ async def run(settings: WatcherSettings, runtime: Runtime) -> None:
     bus = Bus(url=settings.nats_url, name=f"phalanx-watcher-{settings.instance}", readiness=runtime.readiness)
     stream = JetStreamCluster(bus, instance=settings.instance, clock=runtime.clock, tracer=runtime.tracer)
     async with (
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
         await KubeClient.open(settings.kubeconfig, user_agent="phalanx-watcher") as client,
         contextlib.AsyncExitStack() as stack,
     ):

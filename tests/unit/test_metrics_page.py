@@ -12,6 +12,7 @@ from services.autoscaler.following import AutoscalerMetrics
 from services.binder.metrics import BinderMetrics
 from services.placer.metrics import PlacerMetrics
 from services.runtime import telemetry
+from services.runtime.followed_file import FollowedFileMetrics
 from services.runtime.leadership import LeadershipMetrics
 from services.watcher.metrics import Metrics as WatcherMetrics
 
@@ -22,6 +23,7 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "binder": BinderMetrics,
     "autoscaler": AutoscalerMetrics,
     "election": LeadershipMetrics,
+    "configuration file": FollowedFileMetrics,
 }
 ROW = re.compile(
     r"^\| `(?P<name>phalanx_\w+)(?:\{(?P<labels>[\w,]+)\})?` \| (?P<type>\w+) \| (?P<meaning>.+) \|$", re.MULTILINE

@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 import pytest
 
-from services.cli.processes import LocalProcess, ServiceFailed
+from services.cli.processes import SERVICES, LocalProcess, ServiceFailed
 from services.contracts.decision_codec import decision_subject, encode_decision
 from services.core.decisions import Decision, Waiting
 from services.core.objects import GangId
@@ -128,3 +128,40 @@ async def test_wrong_settings_are_all_told(tmp_path: Path) -> None:
     text = running.log_file.read_text()
     assert re.search(r"PHALANX_NATS_ULR: .*did you mean PHALANX_NATS_URL", text)
     assert "PHALANX_DRAIN_TIMEOUT_S: given 'soon', expected number of at least 0" in text
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_no_service_starts_on_a_bad_configuration_file(tmp_path: Path, service: str) -> None:
+    """Each reads it, and ends with code 2 and all mistakes in its log."""
+    file = tmp_path / "phalanx.yaml"
+    file.write_text("topology: 1\nqueues: {}\n")
+    running = process("nats://127.0.0.1:1", tmp_path)
+    running.name = service
+    running.environment = {**running.environment, "PHALANX_CONFIG": str(file)}
+    running.start()
+    popen = running._process
+    assert popen is not None
+    assert await asyncio.to_thread(popen.wait, WAIT_S) == 2
+    told = [orjson.loads(line) for line in running.log_file.read_text().splitlines()]
+    (problems,) = [line["problems"] for line in told if line["event"] == "service.settings"]
+    assert [problem.removeprefix(str(file)).split(": ")[0] for problem in problems] == [":1", ":2"]
+
+
+async def test_a_changed_configuration_file_is_read_again(nats_server: EmbeddedNats, tmp_path: Path) -> None:
+    """A bad version is refused and counted, and the service goes on; a good one ends that."""
+    file = tmp_path / "phalanx.yaml"
+    file.write_text("topology: {levels: [{nodeLabel: a}]}\n")
+    running = process(nats_server.url, tmp_path)
+    running.environment = {**running.environment, "PHALANX_CONFIG": str(file)}
+    running.start()
+    try:
+        await running.wait_ready()
+        file.write_text("topology: {levels: [{nodeLabel: '?'}]}\n")
+        await until_metric(running, "phalanx_config_refused 1.0")
+        await until_metric(running, 'phalanx_config_loads_total{result="refused"} 1.0')
+        assert (await get(f"{running.http_url}/readyz"))[0] == 200
+        file.write_text("topology: {levels: [{nodeLabel: b}]}\n")
+        await until_metric(running, "phalanx_config_refused 0.0")
+        await until_metric(running, 'phalanx_config_loads_total{result="accepted"} 2.0')
+    finally:
+        await running.stop()

@@ -125,7 +125,7 @@ def test_a_secret_is_not_repeated() -> None:
 def test_variables_of_others_are_left_alone() -> None:
     """Sandbox variables, those that one environment shares and names that the caller knows are no mistakes."""
     environ = {"PHALANX_SANDBOX_PORT": "1", "PHALANX_DEMO": "1", "PHALANX_CLUSTER": "a"}
-    environ |= dict.fromkeys(("PHALANX_CONFIG", "PHALANX_KUBECONFIG", "PHALANX_PLACER"), "x")
+    environ |= dict.fromkeys(("PHALANX_KUBECONFIG", "PHALANX_PLACER"), "x")
 
     assert load(Example, environ, known_elsewhere=("PHALANX_DEMO",)).cluster == "a"
     with pytest.raises(SettingsError, match="PHALANX_DEMO"):
