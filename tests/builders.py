@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from services.core.constraints import Taint
 from services.core.gangs import Gang, assemble, gang_id_of, group_gang_id
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import (
@@ -22,7 +23,6 @@ from services.core.objects import (
     Owner,
     Pod,
     PodGroup,
-    Taint,
     Uid,
     WatchPhase,
     WatchState,

@@ -17,7 +17,7 @@ from services.binder.metrics import BinderMetrics
 from services.binder.ports import Changed, Manifest, NoAnswer, PodApi
 from services.core.objects import Kind, Pod, TransactionId, Uid
 from services.core.reasons import Reason, ReasonCode
-from services.core.reduce import MalformedObject, reduce
+from services.core.reduce import MalformedObject, reduce_leniently
 from services.core.transaction_answers import (
     ApiAnswer,
     Meaning,
@@ -318,7 +318,7 @@ def read_pod(manifest: Manifest | None, *, uid: Uid, transaction: TransactionId)
     if manifest is None:
         return None, Reading(found=Found.GONE)
     try:
-        pod = reduce(Kind.POD, manifest)
+        pod = reduce_leniently(Kind.POD, manifest)
     except MalformedObject:
         return None, Reading(found=Found.GONE)
     assert isinstance(pod, Pod)

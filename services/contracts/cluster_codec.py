@@ -1,14 +1,26 @@
 """Cluster changes between the core's values and `phalanx.cluster.v1.ClusterEvent`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
+from services.contracts.rules_codec import decode_rules, decode_term, encode_rules, encode_term
+from services.contracts.storage_codec import (
+    fill_csi_node,
+    fill_storage_class,
+    fill_volume,
+    fill_volume_claim,
+    read_csi_node,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
 from services.contracts.subjects import CLUSTER, cluster_subject
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
 from services.contracts.workload_codec import fill_job, read_job
 from services.core import objects as core
+from services.core.constraints import NO_RULES, Taint, Toleration
 from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
 
 
@@ -138,6 +150,7 @@ def _fill_node(event: pb.ClusterEvent, item: core.Node) -> None:
             unschedulable=item.is_unschedulable,
             taints=[pb.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in item.taints],
             ready=item.is_ready,
+            features=item.features,
         )
     )
 
@@ -148,8 +161,9 @@ def _read_node(metadata: Metadata, event: pb.ClusterEvent) -> core.Node:
         metadata=metadata,
         allocatable=dict(node.allocatable),
         is_unschedulable=node.unschedulable,
-        taints=tuple(core.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints),
+        taints=tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints),
         is_ready=node.ready,
+        features=tuple(node.features),
     )
 
 
@@ -165,7 +179,7 @@ def _fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
             priority=item.priority,
             node_selector=dict(item.node_selector),
             has_node_affinity=item.node_affinity is not None,
-            node_affinity=[_encode_term(term) for term in item.node_affinity or ()],
+            node_affinity=[encode_term(term) for term in item.node_affinity or ()],
             tolerations=[
                 pb.Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
                 for one in item.tolerations
@@ -173,6 +187,8 @@ def _fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
             unsupported=item.unsupported,
             started=item.has_started,
             unscheduled_reason=item.unscheduled_reason,
+            rules=encode_rules(item.rules),
+            unreadable=item.unreadable,
         )
     )
 
@@ -189,36 +205,16 @@ def _read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
         requests=dict(pod.requests),
         priority=pod.priority,
         node_selector=dict(pod.node_selector),
-        node_affinity=tuple(_decode_term(term) for term in pod.node_affinity) if pod.has_node_affinity else None,
+        node_affinity=tuple(decode_term(term) for term in pod.node_affinity) if pod.has_node_affinity else None,
         tolerations=tuple(
-            core.Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
+            Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
             for one in pod.tolerations
         ),
         unsupported=tuple(pod.unsupported),
         has_started=pod.started,
         unscheduled_reason=pod.unscheduled_reason,
-    )
-
-
-def _encode_term(term: core.NodeSelectorTerm) -> pb.NodeSelectorTerm:
-    return pb.NodeSelectorTerm(
-        expressions=_encode_requirements(term.expressions), fields=_encode_requirements(term.fields)
-    )
-
-
-def _encode_requirements(requirements: Iterable[core.NodeRequirement]) -> list[pb.NodeRequirement]:
-    return [pb.NodeRequirement(key=one.key, operator=one.operator, values=one.values) for one in requirements]
-
-
-def _decode_term(term: pb.NodeSelectorTerm) -> core.NodeSelectorTerm:
-    return core.NodeSelectorTerm(
-        expressions=_decode_requirements(term.expressions), fields=_decode_requirements(term.fields)
-    )
-
-
-def _decode_requirements(requirements: Iterable[pb.NodeRequirement]) -> tuple[core.NodeRequirement, ...]:
-    return tuple(
-        core.NodeRequirement(key=one.key, operator=one.operator, values=tuple(one.values)) for one in requirements
+        rules=decode_rules(pod.rules) if pod.HasField("rules") else NO_RULES,
+        unreadable=pod.unreadable,
     )
 
 
@@ -349,6 +345,10 @@ _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
     core.DeviceObject: _fill_device_object,  # type: ignore[dict-item]
     core.WatchState: _fill_watch_state,  # type: ignore[dict-item]
     core.Job: fill_job,  # type: ignore[dict-item]
+    core.VolumeClaim: fill_volume_claim,  # type: ignore[dict-item]
+    core.Volume: fill_volume,  # type: ignore[dict-item]
+    core.StorageClass: fill_storage_class,  # type: ignore[dict-item]
+    core.CsiNode: fill_csi_node,  # type: ignore[dict-item]
 }
 _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "node": _read_node,
@@ -360,4 +360,8 @@ _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "device_object": _read_device_object,
     "watch_state": _read_watch_state,
     "job": read_job,
+    "volume_claim": read_volume_claim,
+    "volume": read_volume,
+    "storage_class": read_storage_class,
+    "csi_node": read_csi_node,
 }

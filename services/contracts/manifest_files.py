@@ -28,9 +28,20 @@ KINDS: Mapping[str, Kind] = {
     "ResourceClaimTemplate": Kind.RESOURCE_CLAIM_TEMPLATE,
     "DeviceClass": Kind.DEVICE_CLASS,
     "DeviceTaintRule": Kind.DEVICE_TAINT_RULE,
+    "PersistentVolumeClaim": Kind.PERSISTENT_VOLUME_CLAIM,
+    "PersistentVolume": Kind.PERSISTENT_VOLUME,
+    "StorageClass": Kind.STORAGE_CLASS,
+    "CSINode": Kind.CSI_NODE,
 }
 
-_NAMESPACED = {Kind.POD, Kind.POD_GROUP, Kind.WORKLOAD, Kind.RESOURCE_CLAIM, Kind.RESOURCE_CLAIM_TEMPLATE}
+_NAMESPACED = {
+    Kind.POD,
+    Kind.POD_GROUP,
+    Kind.WORKLOAD,
+    Kind.RESOURCE_CLAIM,
+    Kind.RESOURCE_CLAIM_TEMPLATE,
+    Kind.PERSISTENT_VOLUME_CLAIM,
+}
 
 
 class UnreadableManifest(ValueError):

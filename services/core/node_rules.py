@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from services.core.objects import Node, NodeRequirement, NodeSelectorTerm, Pod, Taint, Toleration
+from services.core.constraints import NodeRequirement, NodeSelectorTerm, Taint, Toleration
+from services.core.objects import Node, Pod
 from services.core.reasons import ReasonCode
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

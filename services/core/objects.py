@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NewType
 
+from services.core.constraints import NO_RULES, NodeSelectorTerm, PodRules, Taint, Toleration
 from services.core.quantities import Resources
 
 Uid = NewType("Uid", str)
@@ -37,6 +38,10 @@ class Kind(StrEnum):
     DEVICE_CLASS = "deviceclass"
     DEVICE_TAINT_RULE = "devicetaintrule"
     JOB = "job"
+    PERSISTENT_VOLUME_CLAIM = "persistentvolumeclaim"
+    PERSISTENT_VOLUME = "persistentvolume"
+    STORAGE_CLASS = "storageclass"
+    CSI_NODE = "csinode"
     WATCH = "watch"
 
 
@@ -67,42 +72,6 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint of a node. `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """A toleration of a pod (core/v1): an empty key with Exists tolerates everything, an empty effect every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRequirement:
-    """One comparison of a label or field. `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSelectorTerm:
-    """Holds where every requirement holds; a term without requirements holds nowhere."""
-
-    expressions: tuple[NodeRequirement, ...] = ()
-    fields: tuple[NodeRequirement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What a node offers and whom it admits."""
 
@@ -111,6 +80,8 @@ class Node:
     is_unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     is_ready: bool = True
+    features: tuple[str, ...] = ()
+    """status.declaredFeatures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +102,9 @@ class Pod:
     unsupported: tuple[str, ...] = ()
     has_started: bool = False
     unscheduled_reason: str = ""
+    rules: PodRules = NO_RULES
+    unreadable: str = ""
+    """What of the pod cannot be read: the field, what it should be, and what it is. Such a pod is not placed."""
 
     @property
     def is_finished(self) -> bool:
@@ -220,6 +194,49 @@ class DeviceObject:
     status_json: bytes = b""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim. `is_bound` once the volume controller has completed the binding to `volume`."""
+
+    metadata: Metadata
+    volume: str = ""
+    storage_class: str = ""
+    phase: str = "Pending"
+    is_bound: bool = False
+    is_single_pod: bool = False
+    """Access mode ReadWriteOncePod: one pod of the whole cluster at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A PersistentVolume: where it can be reached. `node_affinity` None means everywhere.
+
+    Its topology labels, which stand in the metadata, restrict nodes too. `driver` and `handle` are those of CSI.
+    """
+
+    metadata: Metadata
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    driver: str = ""
+    handle: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageClass:
+    """When volumes of a class are bound: Immediate or WaitForFirstConsumer."""
+
+    metadata: Metadata
+    binding_mode: str = "Immediate"
+    provisioner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsiNode:
+    """How many volumes of each CSI driver can be attached to the node of the same name; unlimited where not stated."""
+
+    metadata: Metadata
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
 class WatchPhase(StrEnum):
     """State of one kind's watch."""
 
@@ -239,7 +256,8 @@ class WatchState:
     object_count: int = 0
 
 
-KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject | Job
+StorageObject = VolumeClaim | Volume | StorageClass | CsiNode
+KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject | Job | StorageObject
 ClusterObject = KubernetesObject | WatchState
 
 _KINDS: Mapping[type, Kind] = {
@@ -250,6 +268,10 @@ _KINDS: Mapping[type, Kind] = {
     PriorityClass: Kind.PRIORITY_CLASS,
     Namespace: Kind.NAMESPACE,
     Job: Kind.JOB,
+    VolumeClaim: Kind.PERSISTENT_VOLUME_CLAIM,
+    Volume: Kind.PERSISTENT_VOLUME,
+    StorageClass: Kind.STORAGE_CLASS,
+    CsiNode: Kind.CSI_NODE,
     WatchState: Kind.WATCH,
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.core import objects as core
+from services.core.constraints import Taint
 from services.core.manifests import (
     FieldError,
     amounts_at,
@@ -21,11 +22,13 @@ from services.core.manifests import (
     shortened,
     text_at,
     text_mapping_at,
+    texts_at,
     time_at,
 )
 from services.core.names import PREFIX
 from services.core.objects import EPOCH_START, Kind, KubernetesObject, Metadata, Owner, Uid
-from services.core.reduce_pod import reduce_pod
+from services.core.reduce_pod import reduce_pod, unreadable_pod
+from services.core.reduce_storage import reduce_claim, reduce_csi_node, reduce_storage_class, reduce_volume
 from services.core.reduce_workloads import reduce_job
 
 KEPT_ANNOTATIONS = (PREFIX, "kueue.x-k8s.io/", "scheduling.x-k8s.io/", "leaderworkerset.sigs.k8s.io/")
@@ -72,6 +75,24 @@ def reduce(kind: Kind, manifest: Mapping[str, Any]) -> KubernetesObject:
         ) from error
 
 
+def reduce_leniently(kind: Kind, manifest: Mapping[str, Any]) -> KubernetesObject:
+    """Return what placement needs of an object of a running cluster, which has to be reckoned with as it is.
+
+    A pod with a field that cannot be read is returned as `unreadable`, so that its gang waits and says why. Raises
+    MalformedObject for other kinds, and where not even a pod's identity can be read.
+    """
+    try:
+        return reduce(kind, manifest)
+    except MalformedObject as error:
+        if kind is not Kind.POD:
+            raise
+        problem = FieldError(field=error.field, expected=error.expected, got=error.got)
+        try:
+            return unreadable_pod(_metadata(manifest), manifest, problem=problem)
+        except FieldError:
+            raise error from None
+
+
 def _metadata(manifest: Mapping[str, Any]) -> Metadata:
     metadata = mapping_at(manifest, "metadata", at="metadata")
     name = text_at(metadata, "name", at="metadata.name")
@@ -114,7 +135,7 @@ def _node(metadata: Metadata, manifest: Mapping[str, Any]) -> core.Node:
         allocatable=amounts_at(status, "allocatable", at="status.allocatable"),
         is_unschedulable=flag_at(spec, "unschedulable", at="spec.unschedulable"),
         taints=tuple(
-            core.Taint(
+            Taint(
                 key=text_at(item, "key", at=f"{path}.key"),
                 value=text_at(item, "value", at=f"{path}.value"),
                 effect=text_at(item, "effect", at=f"{path}.effect"),
@@ -123,6 +144,7 @@ def _node(metadata: Metadata, manifest: Mapping[str, Any]) -> core.Node:
         ),
         # A node that says nothing is not ready: unknown is never yes.
         is_ready=condition(status, "Ready").get("status") == "True",
+        features=texts_at(status, "declaredFeatures", at="status.declaredFeatures"),
     )
 
 
@@ -210,4 +232,8 @@ _REDUCERS: Mapping[Kind, Callable[[Metadata, Mapping[str, Any]], KubernetesObjec
     Kind.DEVICE_CLASS: _device_object(Kind.DEVICE_CLASS),
     Kind.DEVICE_TAINT_RULE: _device_object(Kind.DEVICE_TAINT_RULE),
     Kind.JOB: reduce_job,
+    Kind.PERSISTENT_VOLUME_CLAIM: reduce_claim,
+    Kind.PERSISTENT_VOLUME: reduce_volume,
+    Kind.STORAGE_CLASS: reduce_storage_class,
+    Kind.CSI_NODE: reduce_csi_node,
 }

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from services.core.constraints import PodRules, Toleration
 from services.core.manifests import (
+    FieldError,
     condition,
     integer_at,
     mapping_at,
@@ -11,12 +13,11 @@ from services.core.manifests import (
     objects_at,
     text_at,
     text_mapping_at,
-    texts_at,
 )
-from services.core.objects import Metadata, NodeName, NodeRequirement, NodeSelectorTerm, Pod, Toleration
+from services.core.objects import Metadata, NodeName, Pod
 from services.core.pod_requests import effective_requests
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+from services.core.quantities import MAX_AMOUNT, PODS
+from services.core.reduce_rules import REQUIRED, reduce_rules, required_node_terms
 
 _NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a terminated container whose process never ran."""
@@ -28,6 +29,7 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
     status = mapping_at(manifest, "status", at="status")
     scheduled = condition(status, "PodScheduled")
     group = mapping_at(spec, "schedulingGroup", at="spec.schedulingGroup")
+    rules = reduce_rules(metadata, spec)
     return Pod(
         metadata=metadata,
         scheduler_name=text_at(spec, "schedulerName", at="spec.schedulerName", default="default-scheduler"),
@@ -38,7 +40,7 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
         requests=effective_requests(manifest),
         priority=integer_at(spec, "priority", at="spec.priority"),
         node_selector=text_mapping_at(spec, "nodeSelector", at="spec.nodeSelector"),
-        node_affinity=_required_terms(spec),
+        node_affinity=required_node_terms(spec),
         tolerations=tuple(
             Toleration(
                 key=text_at(item, "key", at=f"{path}.key"),
@@ -48,69 +50,50 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
             )
             for path, item in numbered(spec, "tolerations", at="spec.tolerations")
         ),
-        unsupported=tuple(_unsupported(spec)),
+        unsupported=tuple(_unsupported(spec, rules)),
         has_started=_has_started(status),
+        rules=rules,
         unscheduled_reason=(
             text_at(scheduled, "reason", at="status.conditions[].reason") if scheduled.get("status") == "False" else ""
         ),
     )
 
 
-def _required_terms(spec: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
-    affinity = mapping_at(spec, "affinity", at="spec.affinity")
-    node_affinity = mapping_at(affinity, "nodeAffinity", at="spec.affinity.nodeAffinity")
-    at = f"spec.affinity.nodeAffinity.{REQUIRED}"
-    if node_affinity.get(REQUIRED) is None:
-        return None
-    required = mapping_at(node_affinity, REQUIRED, at=at)
-    return tuple(
-        NodeSelectorTerm(
-            expressions=_requirements(term, "matchExpressions", at=f"{path}.matchExpressions"),
-            fields=_requirements(term, "matchFields", at=f"{path}.matchFields"),
-        )
-        for path, term in numbered(required, "nodeSelectorTerms", at=f"{at}.nodeSelectorTerms")
+def unreadable_pod(metadata: Metadata, manifest: Mapping[str, Any], *, problem: FieldError) -> Pod:
+    """Return what can be known of a pod with a field that cannot be read: whose it is, where, and what is wrong.
+
+    What it asks for is unknown, and unknown is never zero: on a node it takes all that is left there. Raises FieldError
+    where not even that can be read.
+    """
+    spec = mapping_at(manifest, "spec", at="spec")
+    status = mapping_at(manifest, "status", at="status")
+    group = mapping_at(spec, "schedulingGroup", at="spec.schedulingGroup")
+    return Pod(
+        metadata=metadata,
+        scheduler_name=text_at(spec, "schedulerName", at="spec.schedulerName", default="default-scheduler"),
+        group=text_at(group, "podGroupName", at="spec.schedulingGroup.podGroupName"),
+        node=NodeName(text_at(spec, "nodeName", at="spec.nodeName")),
+        phase=text_at(status, "phase", at="status.phase", default="Pending"),
+        is_gated=bool(objects_at(spec, "schedulingGates", at="spec.schedulingGates")),
+        requests={PODS: MAX_AMOUNT},
+        unreadable=str(problem),
     )
 
 
-def _requirements(term: Mapping[str, Any], key: str, *, at: str) -> tuple[NodeRequirement, ...]:
-    return tuple(
-        NodeRequirement(
-            key=text_at(item, "key", at=f"{path}.key"),
-            operator=text_at(item, "operator", at=f"{path}.operator"),
-            values=texts_at(item, "values", at=f"{path}.values"),
-        )
-        for path, item in numbered(term, key, at=at)
-    )
-
-
-def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
+def _unsupported(spec: Mapping[str, Any], rules: PodRules) -> Iterator[str]:
     """Yield the path of the first use of each rule that the solver does not honour."""
-    affinity = mapping_at(spec, "affinity", at="spec.affinity")
-    for key in ("podAffinity", "podAntiAffinity"):
-        if mapping_at(affinity, key, at=f"spec.affinity.{key}").get(REQUIRED):
-            yield f"spec.affinity.{key}.{REQUIRED}"
-    for path, item in numbered(spec, "topologySpreadConstraints", at="spec.topologySpreadConstraints"):
-        if item.get("whenUnsatisfiable") == "DoNotSchedule":
-            yield path
-            break
+    if rules.affinity:
+        yield f"spec.affinity.podAffinity.{REQUIRED}"
+    if rules.anti_affinity:
+        yield f"spec.affinity.podAntiAffinity.{REQUIRED}"
+    if any(one.is_hard for one in rules.spread):
+        yield "spec.topologySpreadConstraints"
     if spec.get("resourceClaims"):
         yield "spec.resourceClaims"
-    host_port = next(_host_ports(spec), None)
-    if host_port is not None:
-        yield host_port
-    for key in ("persistentVolumeClaim", "ephemeral"):
-        for path, item in numbered(spec, "volumes", at="spec.volumes"):
-            if item.get(key) is not None:
-                yield f"{path}.{key}"
-                break
-
-
-def _host_ports(spec: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("containers", "initContainers"):
-        for path, container in numbered(spec, key, at=f"spec.{key}"):
-            for port_path, port in numbered(container, "ports", at=f"{path}.ports"):
-                if port.get("hostPort"):
-                    yield f"{port_path}.hostPort"
+    if rules.host_ports:
+        yield "spec.containers[].ports[].hostPort"
+    if rules.claims or rules.disks:
+        yield "spec.volumes"
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:

@@ -47,6 +47,7 @@ _SCHEDULING = "scheduling.k8s.io"
 _GROUP_VERSIONS = ("v1beta1", "v1alpha3")
 """Both have the same schema in 1.37, and either may be the only one that is served."""
 _RESOURCE = "resource.k8s.io"
+_STORAGE = "storage.k8s.io"
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(kind=Kind.NODE, plural="nodes", is_required=True),
@@ -61,4 +62,8 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(kind=Kind.DEVICE_CLASS, plural="deviceclasses", group=_RESOURCE),
     WatchedKind(kind=Kind.DEVICE_TAINT_RULE, plural="devicetaintrules", group=_RESOURCE),
     WatchedKind(kind=Kind.JOB, plural="jobs", group="batch"),
+    WatchedKind(kind=Kind.PERSISTENT_VOLUME_CLAIM, plural="persistentvolumeclaims"),
+    WatchedKind(kind=Kind.PERSISTENT_VOLUME, plural="persistentvolumes"),
+    WatchedKind(kind=Kind.STORAGE_CLASS, plural="storageclasses", group=_STORAGE),
+    WatchedKind(kind=Kind.CSI_NODE, plural="csinodes", group=_STORAGE),
 )

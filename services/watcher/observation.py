@@ -12,7 +12,7 @@ from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
 from services.contracts.streams import MAX_MESSAGE_BYTES
 from services.contracts.subjects import CLUSTER, CLUSTER_SCOPED, cluster_subject
 from services.core.objects import Applied, ClusterChange, Deleted, Kind, Metadata, Uid
-from services.core.reduce import MalformedObject, reduce
+from services.core.reduce import MalformedObject, reduce_leniently
 from services.watcher.publication import UNKNOWN_REVISION, Outgoing, Version
 
 FINGERPRINT_BYTES = 16
@@ -34,7 +34,7 @@ def applied(
     """Return what a created, changed or listed object says. Raises MalformedObject."""
     identity = _identity(kind, manifest)
     revision = _revision(kind, identity)
-    change = Applied(object=reduce(kind, manifest))
+    change = Applied(object=reduce_leniently(kind, manifest))
     data = encode_change(change)
     if len(data) > MAX_MESSAGE_BYTES:
         expected = f"at most {MAX_MESSAGE_BYTES} bytes in reduced form"

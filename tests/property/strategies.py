@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from services.core import constraints as c
 from services.core import decisions as d
 from services.core import objects as o
 from services.core.quantities import MAX_AMOUNT
@@ -40,8 +41,36 @@ METADATA = st.builds(
     annotations=TEXT_MAPS,
     owners=_tuples(OWNERS),
 )
-_REQUIREMENTS = st.builds(o.NodeRequirement, key=TEXT, operator=TEXT, values=_tuples(TEXT))
-_TERMS = st.builds(o.NodeSelectorTerm, expressions=_tuples(_REQUIREMENTS), fields=_tuples(_REQUIREMENTS))
+_REQUIREMENTS = st.builds(c.NodeRequirement, key=TEXT, operator=TEXT, values=_tuples(TEXT))
+_SELECTORS = st.none() | st.builds(c.LabelSelector, requirements=_tuples(_REQUIREMENTS, most=2))
+_TERMS = st.builds(c.NodeSelectorTerm, expressions=_tuples(_REQUIREMENTS), fields=_tuples(_REQUIREMENTS))
+_POD_TERMS = st.builds(
+    c.PodTerm, topology_key=TEXT, selector=_SELECTORS, namespaces=_tuples(TEXT), namespace_selector=_SELECTORS
+)
+_RULES = st.just(c.NO_RULES) | st.builds(
+    c.PodRules,
+    affinity=_tuples(_POD_TERMS, most=2),
+    anti_affinity=_tuples(_POD_TERMS, most=2),
+    spread=_tuples(
+        st.builds(
+            c.SpreadConstraint,
+            topology_key=TEXT,
+            max_skew=INT32,
+            is_hard=st.booleans(),
+            selector=_SELECTORS,
+            min_domains=INT32,
+            honors_affinity=st.booleans(),
+            honors_taints=st.booleans(),
+        ),
+        most=2,
+    ),
+    preferred_nodes=_tuples(st.builds(c.WeightedNodeTerm, weight=INT32, term=_TERMS), most=2),
+    preferred_pods=_tuples(st.builds(c.WeightedPodTerm, weight=INT32, term=_POD_TERMS), most=2),
+    host_ports=_tuples(st.builds(c.HostPort, port=INT32, protocol=TEXT, address=TEXT), most=2),
+    disks=_tuples(st.builds(c.Disk, name=TEXT, is_read_only=st.booleans()), most=2),
+    claims=_tuples(st.builds(c.Claim, name=TEXT, is_ephemeral=st.booleans()), most=2),
+    features=_tuples(TEXT, most=2),
+)
 _DEVICE_KINDS = (
     o.Kind.RESOURCE_SLICE,
     o.Kind.RESOURCE_CLAIM,
@@ -56,8 +85,9 @@ _OBJECTS = st.one_of(
         metadata=METADATA,
         allocatable=RESOURCES,
         is_unschedulable=st.booleans(),
-        taints=_tuples(st.builds(o.Taint, key=TEXT, value=TEXT, effect=TEXT)),
+        taints=_tuples(st.builds(c.Taint, key=TEXT, value=TEXT, effect=TEXT)),
         is_ready=st.booleans(),
+        features=_tuples(TEXT, most=2),
     ),
     st.builds(
         o.Pod,
@@ -71,10 +101,12 @@ _OBJECTS = st.one_of(
         priority=INT32,
         node_selector=TEXT_MAPS,
         node_affinity=st.none() | _tuples(_TERMS),
-        tolerations=_tuples(st.builds(o.Toleration, key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
+        tolerations=_tuples(st.builds(c.Toleration, key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
         unsupported=_tuples(TEXT),
         has_started=st.booleans(),
         unscheduled_reason=TEXT,
+        rules=_RULES,
+        unreadable=TEXT,
     ),
     st.builds(
         o.PodGroup,
@@ -115,6 +147,18 @@ _OBJECTS = st.one_of(
         spec_json=st.binary(max_size=20),
         status_json=st.binary(max_size=20),
     ),
+    st.builds(
+        o.VolumeClaim,
+        metadata=METADATA,
+        volume=TEXT,
+        storage_class=TEXT,
+        phase=TEXT,
+        is_bound=st.booleans(),
+        is_single_pod=st.booleans(),
+    ),
+    st.builds(o.Volume, metadata=METADATA, node_affinity=st.none() | _tuples(_TERMS), driver=TEXT, handle=TEXT),
+    st.builds(o.StorageClass, metadata=METADATA, binding_mode=TEXT, provisioner=TEXT),
+    st.builds(o.CsiNode, metadata=METADATA, limits=st.dictionaries(TEXT, INT32, max_size=3)),
     st.builds(
         o.WatchState,
         metadata=METADATA,
@@ -179,7 +223,7 @@ def nodes(draw: Callable[..., Any], *, most: int = 5) -> list[o.Node]:
     """A few nodes with few GPUs, some of them closed in one way or another."""
     sizes = draw(st.lists(st.integers(0, 8), min_size=0, max_size=most))
     closed = st.sampled_from(
-        [{}, {}, {}, {"is_unschedulable": True}, {"is_ready": False}, {"taints": (o.Taint(key="x"),)}]
+        [{}, {}, {}, {"is_unschedulable": True}, {"is_ready": False}, {"taints": (c.Taint(key="x"),)}]
     )
     return [
         builders.node(f"n{index}", gpus=gpus, cpu=8_000, pods=draw(st.integers(1, 6)), **draw(closed))

@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.core.constraints import Toleration
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import Verdict, constraints_of, verdict
-from services.core.objects import Node, NodeName, Pod, Toleration, Uid
+from services.core.objects import Node, NodeName, Pod, Uid
 from services.core.solver import Placement, Refusal, check, classes_of, solve
 from services.core.trying import constraints_of_all
 from tests import builders

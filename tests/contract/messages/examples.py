@@ -4,6 +4,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from services.core.constraints import (
+    Claim,
+    Disk,
+    HostPort,
+    LabelSelector,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PodRules,
+    PodTerm,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    WeightedNodeTerm,
+    WeightedPodTerm,
+)
 from services.core.decisions import (
     Assignment,
     Committed,
@@ -19,6 +34,7 @@ from services.core.decisions import (
 from services.core.objects import (
     Applied,
     ClusterChange,
+    CsiNode,
     Deleted,
     DeviceObject,
     GangId,
@@ -29,16 +45,15 @@ from services.core.objects import (
     Namespace,
     Node,
     NodeName,
-    NodeRequirement,
-    NodeSelectorTerm,
     Owner,
     Pod,
     PodGroup,
     PriorityClass,
-    Taint,
-    Toleration,
+    StorageClass,
     TransactionId,
     Uid,
+    Volume,
+    VolumeClaim,
     WatchPhase,
     WatchState,
     Workload,
@@ -69,6 +84,39 @@ _NODE = Node(
     taints=(Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule"),),
     is_ready=True,
 )
+_SELECTOR = LabelSelector(requirements=(NodeRequirement(key="app", operator="In", values=("train",)),))
+_TERM = PodTerm(
+    topology_key="topology.kubernetes.io/zone",
+    selector=_SELECTOR,
+    namespaces=("team-a",),
+    namespace_selector=LabelSelector(),
+)
+_RULES = PodRules(
+    affinity=(_TERM,),
+    anti_affinity=(PodTerm(topology_key="kubernetes.io/hostname", namespaces=("team-a",)),),
+    spread=(
+        SpreadConstraint(
+            topology_key="topology.kubernetes.io/zone",
+            max_skew=1,
+            is_hard=True,
+            selector=_SELECTOR,
+            min_domains=2,
+            honors_affinity=True,
+            honors_taints=True,
+        ),
+    ),
+    preferred_nodes=(
+        WeightedNodeTerm(
+            weight=50,
+            term=NodeSelectorTerm(expressions=(NodeRequirement(key="pool", operator="Exists"),)),
+        ),
+    ),
+    preferred_pods=(WeightedPodTerm(weight=-7, term=_TERM),),
+    host_ports=(HostPort(port=8080, protocol="UDP", address="10.0.0.1"),),
+    disks=(Disk(name="iscsi/iqn.2001-04.com.example:storage", is_read_only=True),),
+    claims=(Claim(name="data"), Claim(name="train-0.a-scratch", is_ephemeral=True)),
+    features=("UserNamespacesHostNetworkSupport",),
+)
 _POD = Pod(
     metadata=_NAMESPACED,
     scheduler_name="phalanx",
@@ -94,6 +142,7 @@ _POD = Pod(
     has_started=True,
     unscheduled_reason="Unschedulable",
 )
+_UNREADABLE = "spec.containers[0].resources.requests.cpu: expected a quantity such as 500m, 8 or 16Gi, got 'lots'"
 _GROUP = PodGroup(
     metadata=replace(_NAMESPACED, name="train"),
     min_count=8,
@@ -161,6 +210,35 @@ _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
         ),
     ),
     (
+        "persistentvolumeclaim",
+        VolumeClaim(
+            metadata=replace(_NAMESPACED, name="data"),
+            volume="pv-1",
+            storage_class="fast",
+            phase="Bound",
+            is_bound=True,
+            is_single_pod=True,
+        ),
+    ),
+    (
+        "persistentvolume",
+        Volume(
+            metadata=replace(_CLUSTER_SCOPED, name="pv-1"),
+            node_affinity=(NodeSelectorTerm(expressions=(NodeRequirement(key="zone", operator="In", values=("a",)),)),),
+            driver="disk.example.com",
+            handle="disk-1",
+        ),
+    ),
+    (
+        "storageclass",
+        StorageClass(
+            metadata=replace(_CLUSTER_SCOPED, name="fast"),
+            binding_mode="WaitForFirstConsumer",
+            provisioner="disk.example.com",
+        ),
+    ),
+    ("csinode", CsiNode(metadata=replace(_CLUSTER_SCOPED, name="gpu-1"), limits={"disk.example.com": 24})),
+    (
         "watch",
         WatchState(
             metadata=Metadata(name="pod"),
@@ -174,6 +252,8 @@ _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
 
 CHANGES: Mapping[str, ClusterChange] = {
     **{f"cluster-{name}-applied": Applied(object=item) for name, item in _OBJECTS},
+    "cluster-node-features-applied": Applied(object=replace(_NODE, features=("RestartAllContainersOnContainerExits",))),
+    "cluster-pod-rules-applied": Applied(object=replace(_POD, rules=_RULES, unreadable=_UNREADABLE)),
     "cluster-pod-deleted": Deleted(kind=Kind.POD, metadata=_NAMESPACED),
 }
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.core.constraints import NodeRequirement, NodeSelectorTerm, Taint, Toleration
 from services.core.node_rules import (
     REASON_OF_VERDICT,
     TEXT_OF_VERDICT,
@@ -12,7 +13,6 @@ from services.core.node_rules import (
     constraints_of,
     verdict,
 )
-from services.core.objects import NodeRequirement, NodeSelectorTerm, Taint, Toleration
 from tests.builders import node, pod
 
 GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")

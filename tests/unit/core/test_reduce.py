@@ -10,12 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.core.constraints import NodeRequirement, NodeSelectorTerm
 from services.core.objects import (
     DeviceObject,
     Kind,
     Node,
-    NodeRequirement,
-    NodeSelectorTerm,
     Pod,
     PodGroup,
     Workload,
@@ -172,17 +171,16 @@ class TestPod:
         item = pod(
             container(ports=[{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]),
             affinity={"podAntiAffinity": {required: [{"topologyKey": "zone"}]}, "podAffinity": {"preferred": []}},
-            topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": "DoNotSchedule"}],
+            topologySpreadConstraints=[{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}],
             resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}],
-            volumes=[{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "data"}}, {"ephemeral": {}}],
+            volumes=[{"persistentVolumeClaim": {"claimName": "data"}}],
         )
         assert item.unsupported == (
             f"spec.affinity.podAntiAffinity.{required}",
-            "spec.topologySpreadConstraints[1]",
+            "spec.topologySpreadConstraints",
             "spec.resourceClaims",
-            "spec.containers[0].ports[1].hostPort",
-            "spec.volumes[1].persistentVolumeClaim",
-            "spec.volumes[2].ephemeral",
+            "spec.containers[].ports[].hostPort",
+            "spec.volumes",
         )
 
     @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from services.core.constraints import Taint
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import constraints_of
-from services.core.objects import Node, NodeName, Pod, Taint, Uid
+from services.core.objects import Node, NodeName, Pod, Uid
 from services.core.reasons import ReasonCode
 from services.core.solver import Placement, Refusal, check, classes_of, solve
 from services.core.trying import constraints_of_all

@@ -22,7 +22,7 @@ WATCH_PHASE_SYNCED: WatchPhase
 WATCH_PHASE_ABSENT: WatchPhase
 
 class ClusterEvent(_message.Message):
-    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state", "job")
+    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state", "volume_claim", "volume", "storage_class", "csi_node", "job")
     METADATA_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,10 @@ class ClusterEvent(_message.Message):
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_OBJECT_FIELD_NUMBER: _ClassVar[int]
     WATCH_STATE_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    CSI_NODE_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     metadata: Metadata
     deleted: bool
@@ -44,8 +48,12 @@ class ClusterEvent(_message.Message):
     namespace: Namespace
     device_object: DeviceObject
     watch_state: WatchState
+    volume_claim: VolumeClaim
+    volume: Volume
+    storage_class: StorageClass
+    csi_node: CsiNode
     job: Job
-    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
+    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ..., volume_claim: _Optional[_Union[VolumeClaim, _Mapping]] = ..., volume: _Optional[_Union[Volume, _Mapping]] = ..., storage_class: _Optional[_Union[StorageClass, _Mapping]] = ..., csi_node: _Optional[_Union[CsiNode, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
 class Metadata(_message.Message):
     __slots__ = ("uid", "resource_version", "name", "namespace", "created_at", "deleted_at", "labels", "annotations", "owners")
@@ -98,7 +106,7 @@ class Owner(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., controller: _Optional[bool] = ..., api_version: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("allocatable", "unschedulable", "taints", "ready")
+    __slots__ = ("allocatable", "unschedulable", "taints", "ready", "features")
     class AllocatableEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -110,11 +118,13 @@ class Node(_message.Message):
     UNSCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
     TAINTS_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     allocatable: _containers.ScalarMap[str, int]
     unschedulable: bool
     taints: _containers.RepeatedCompositeFieldContainer[Taint]
     ready: bool
-    def __init__(self, allocatable: _Optional[_Mapping[str, int]] = ..., unschedulable: _Optional[bool] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., ready: _Optional[bool] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, allocatable: _Optional[_Mapping[str, int]] = ..., unschedulable: _Optional[bool] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., ready: _Optional[bool] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Taint(_message.Message):
     __slots__ = ("key", "value", "effect")
@@ -127,7 +137,7 @@ class Taint(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity")
+    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable")
     class RequestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +166,8 @@ class Pod(_message.Message):
     STARTED_FIELD_NUMBER: _ClassVar[int]
     UNSCHEDULED_REASON_FIELD_NUMBER: _ClassVar[int]
     HAS_NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     scheduler_name: str
     group: str
     node: str
@@ -170,7 +182,156 @@ class Pod(_message.Message):
     started: bool
     unscheduled_reason: str
     has_node_affinity: bool
-    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ...) -> None: ...
+    rules: PodRules
+    unreadable: str
+    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ...) -> None: ...
+
+class PodRules(_message.Message):
+    __slots__ = ("affinity", "anti_affinity", "spread", "preferred_nodes", "preferred_pods", "host_ports", "disks", "claims", "features")
+    AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    ANTI_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_NODES_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_PODS_FIELD_NUMBER: _ClassVar[int]
+    HOST_PORTS_FIELD_NUMBER: _ClassVar[int]
+    DISKS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    affinity: _containers.RepeatedCompositeFieldContainer[PodTerm]
+    anti_affinity: _containers.RepeatedCompositeFieldContainer[PodTerm]
+    spread: _containers.RepeatedCompositeFieldContainer[SpreadConstraint]
+    preferred_nodes: _containers.RepeatedCompositeFieldContainer[WeightedNodeTerm]
+    preferred_pods: _containers.RepeatedCompositeFieldContainer[WeightedPodTerm]
+    host_ports: _containers.RepeatedCompositeFieldContainer[HostPort]
+    disks: _containers.RepeatedCompositeFieldContainer[Disk]
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, affinity: _Optional[_Iterable[_Union[PodTerm, _Mapping]]] = ..., anti_affinity: _Optional[_Iterable[_Union[PodTerm, _Mapping]]] = ..., spread: _Optional[_Iterable[_Union[SpreadConstraint, _Mapping]]] = ..., preferred_nodes: _Optional[_Iterable[_Union[WeightedNodeTerm, _Mapping]]] = ..., preferred_pods: _Optional[_Iterable[_Union[WeightedPodTerm, _Mapping]]] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ..., disks: _Optional[_Iterable[_Union[Disk, _Mapping]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LabelSelector(_message.Message):
+    __slots__ = ("requirements",)
+    REQUIREMENTS_FIELD_NUMBER: _ClassVar[int]
+    requirements: _containers.RepeatedCompositeFieldContainer[NodeRequirement]
+    def __init__(self, requirements: _Optional[_Iterable[_Union[NodeRequirement, _Mapping]]] = ...) -> None: ...
+
+class PodTerm(_message.Message):
+    __slots__ = ("topology_key", "selector", "namespaces", "namespace_selector")
+    TOPOLOGY_KEY_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    topology_key: str
+    selector: LabelSelector
+    namespaces: _containers.RepeatedScalarFieldContainer[str]
+    namespace_selector: LabelSelector
+    def __init__(self, topology_key: _Optional[str] = ..., selector: _Optional[_Union[LabelSelector, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., namespace_selector: _Optional[_Union[LabelSelector, _Mapping]] = ...) -> None: ...
+
+class WeightedPodTerm(_message.Message):
+    __slots__ = ("weight", "term")
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    weight: int
+    term: PodTerm
+    def __init__(self, weight: _Optional[int] = ..., term: _Optional[_Union[PodTerm, _Mapping]] = ...) -> None: ...
+
+class WeightedNodeTerm(_message.Message):
+    __slots__ = ("weight", "term")
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    weight: int
+    term: NodeSelectorTerm
+    def __init__(self, weight: _Optional[int] = ..., term: _Optional[_Union[NodeSelectorTerm, _Mapping]] = ...) -> None: ...
+
+class SpreadConstraint(_message.Message):
+    __slots__ = ("topology_key", "max_skew", "hard", "selector", "min_domains", "honors_affinity", "honors_taints")
+    TOPOLOGY_KEY_FIELD_NUMBER: _ClassVar[int]
+    MAX_SKEW_FIELD_NUMBER: _ClassVar[int]
+    HARD_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    MIN_DOMAINS_FIELD_NUMBER: _ClassVar[int]
+    HONORS_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    HONORS_TAINTS_FIELD_NUMBER: _ClassVar[int]
+    topology_key: str
+    max_skew: int
+    hard: bool
+    selector: LabelSelector
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+    def __init__(self, topology_key: _Optional[str] = ..., max_skew: _Optional[int] = ..., hard: _Optional[bool] = ..., selector: _Optional[_Union[LabelSelector, _Mapping]] = ..., min_domains: _Optional[int] = ..., honors_affinity: _Optional[bool] = ..., honors_taints: _Optional[bool] = ...) -> None: ...
+
+class HostPort(_message.Message):
+    __slots__ = ("port", "protocol", "address")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    protocol: str
+    address: str
+    def __init__(self, port: _Optional[int] = ..., protocol: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Disk(_message.Message):
+    __slots__ = ("name", "read_only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    read_only: bool
+    def __init__(self, name: _Optional[str] = ..., read_only: _Optional[bool] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("name", "ephemeral")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    ephemeral: bool
+    def __init__(self, name: _Optional[str] = ..., ephemeral: _Optional[bool] = ...) -> None: ...
+
+class VolumeClaim(_message.Message):
+    __slots__ = ("volume", "storage_class", "phase", "bound", "single_pod")
+    VOLUME_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    SINGLE_POD_FIELD_NUMBER: _ClassVar[int]
+    volume: str
+    storage_class: str
+    phase: str
+    bound: bool
+    single_pod: bool
+    def __init__(self, volume: _Optional[str] = ..., storage_class: _Optional[str] = ..., phase: _Optional[str] = ..., bound: _Optional[bool] = ..., single_pod: _Optional[bool] = ...) -> None: ...
+
+class Volume(_message.Message):
+    __slots__ = ("node_affinity", "has_node_affinity", "driver", "handle")
+    NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    HAS_NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    node_affinity: _containers.RepeatedCompositeFieldContainer[NodeSelectorTerm]
+    has_node_affinity: bool
+    driver: str
+    handle: str
+    def __init__(self, node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., has_node_affinity: _Optional[bool] = ..., driver: _Optional[str] = ..., handle: _Optional[str] = ...) -> None: ...
+
+class StorageClass(_message.Message):
+    __slots__ = ("binding_mode", "provisioner")
+    BINDING_MODE_FIELD_NUMBER: _ClassVar[int]
+    PROVISIONER_FIELD_NUMBER: _ClassVar[int]
+    binding_mode: str
+    provisioner: str
+    def __init__(self, binding_mode: _Optional[str] = ..., provisioner: _Optional[str] = ...) -> None: ...
+
+class CsiNode(_message.Message):
+    __slots__ = ("limits",)
+    class LimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    limits: _containers.ScalarMap[str, int]
+    def __init__(self, limits: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class NodeSelectorTerm(_message.Message):
     __slots__ = ("expressions", "fields")
