@@ -29,5 +29,5 @@ async def _work(settings: AutoscalerSettings, runtime: Runtime, *, metrics: Auto
     """Connect and follow, for ever."""
     name = f"phalanx-autoscaler/{settings.instance}"
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
-        await bus.ensure_streams(STREAMS)
+        await bus.keep_streams(STREAMS)
         await Follower(stream=bus, readiness=runtime.readiness, metrics=metrics).run()

@@ -100,7 +100,7 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
 async def _opened(stack: contextlib.AsyncExitStack, bus: Bus) -> Bus:
     """Connect, and make the streams; waits for the bus as long as it takes."""
     await stack.enter_async_context(bus)
-    await bus.ensure_streams((*STREAMS, TRANSACTIONS_STREAM))
+    await bus.keep_streams((*STREAMS, TRANSACTIONS_STREAM))
     return bus
 
 
@@ -161,7 +161,10 @@ class _Service:
         try:
             start(self._calls.keep_in_touch(), "asking the API server for a sign of life")
             start(self._follower.follow_cluster(transactions.on_gangs), "following the cluster")
-            start(self._follower.follow_placement(decided, on_caught_up=is_caught_up.set), "following the decisions")
+            start(
+                self._follower.follow_placement(decided, on_caught_up=is_caught_up.set, on_reread=transactions.reread),
+                "following the decisions",
+            )
             start(self._lead(tasks, transactions=transactions, journal=journal, is_caught_up=is_caught_up), "leading")
             await self._runtime.stopping.wait()
             await transactions.stop()
@@ -208,7 +211,7 @@ class _Service:
             publisher=Publisher(
                 self._bus,
                 instance=self._settings.instance,
-                has_ended=self._world.ledger.has_ended,
+                has_ended=self._world.has_ended,
                 folded_up_to=lambda: self._world.placed_up_to,
                 may_write=self._may_write,
             ),

@@ -14,7 +14,7 @@ from services.contracts.subjects import CLUSTER, PLACEMENT
 from services.core.cluster import Cluster
 from services.core.decisions import Decision
 from services.core.objects import ClusterChange, GangId, Kind
-from services.runtime.bus import Message
+from services.runtime.bus import Batch, Message
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
 from services.runtime.log import get
@@ -94,32 +94,52 @@ class Follower:
             if fresh is None:
                 on_gangs(frozenset(touched))
 
-    async def follow_placement(self, on_decision: OnDecision, *, on_caught_up: Callable[[], None]) -> None:
+    async def follow_placement(
+        self, on_decision: OnDecision, *, on_caught_up: Callable[[], None], on_reread: Callable[[], None]
+    ) -> None:
         """Fold the placement stream for ever.
 
         `on_caught_up` is called once, when what was stored is folded; `on_decision` hears of each decision after that.
+        `on_reread` is called when everything was read again, which may be less than before: the stream may have been
+        deleted, or lost.
         """
         is_caught_up = False
+        fresh: World | None = None
         async for batch in self._bus.follow(PLACEMENT_STREAM.name, subjects=f"{PLACEMENT}.>"):
-            for message in batch.messages:
-                try:
-                    decision = decode_decision(message.data)
-                except UndecodableMessage as error:
-                    self._skip(message, error)
-                    continue
-                traceparent = message.headers.get("traceparent", "")
-                self._world.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
-                if is_caught_up:
+            if batch.restarted:
+                # Folded aside until it is whole: half of the decisions would look like lost transactions.
+                fresh = World()
+            world = fresh or self._world
+            for decision in self._fold(batch, into=world):
+                if is_caught_up and fresh is None:
                     on_decision(decision)
-            if batch.messages:
-                # Also past what could not be read.
-                self._world.placed_up_to = max(self._world.placed_up_to, batch.messages[-1].sequence)
+            if fresh is not None and not batch.pending:
+                self._world.adopt_decisions(fresh)
+                fresh = None
+                if is_caught_up:
+                    on_reread()
             if not batch.pending and not is_caught_up:
                 is_caught_up = True
                 self._readiness.set(PLACEMENT_CONDITION, ready=True, detail="known")
                 on_caught_up()
             async with self._advanced:
                 self._advanced.notify_all()
+
+    def _fold(self, batch: Batch, *, into: World) -> list[Decision]:
+        """Fold a batch of decisions, and return those that could be read."""
+        decisions: list[Decision] = []
+        for message in batch.messages:
+            # Also past what cannot be read.
+            into.placed_up_to = max(into.placed_up_to, message.sequence)
+            try:
+                decision = decode_decision(message.data)
+            except UndecodableMessage as error:
+                self._skip(message, error)
+                continue
+            traceparent = message.headers.get("traceparent", "")
+            into.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
+            decisions.append(decision)
+        return decisions
 
     async def _tell_advance(self) -> None:
         unsynced = self._world.cluster.unsynced()

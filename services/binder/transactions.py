@@ -52,6 +52,23 @@ class Transactions:
         for gang in gangs & self._by_gang.keys():
             self._runs[self._by_gang[gang]].notice()
 
+    def reread(self) -> None:
+        """Go on from what the stream says now: give up what it knows no longer, and take up what is news.
+
+        What was given up in the middle of its writes is found by the sweep.
+        """
+        ledger = self._tools.world.ledger
+        for transaction, task in list(self._tasks.items()):
+            if ledger.transaction(transaction) is None and not ledger.has_ended(transaction):
+                _log.warning("transaction.lost", transaction=transaction, detail="the stream knows it no longer")
+                task.cancel()
+        for open_one in ledger.open():
+            run = self._runs.get(open_one.id)
+            if run is None:
+                self._take_up(open_one, is_resumed=True)
+            else:
+                run.propose(open_one.proposal)
+
     async def stand_down(self) -> None:
         """Give everything up, in the middle of whatever it is, and take nothing new until it is taken over again."""
         self._is_leading = False

@@ -23,11 +23,10 @@ class World:
     cluster: Cluster = field(default_factory=Cluster)
     ledger: Ledger = field(default_factory=Ledger)
     placed_up_to: int = 0
-    _repairings: dict[TransactionId, Repairing] = field(default_factory=dict)
-    _last_repairing: dict[GangId, Decision] = field(default_factory=dict)
-    _traces: dict[TransactionId, str] = field(default_factory=dict)
+    last_repairings: dict[GangId, Decision] = field(default_factory=dict)
+    traces: dict[TransactionId, str] = field(default_factory=dict)
     #: Insertion-ordered, for bounded memory.
-    _setbacks: dict[GangId, None] = field(default_factory=dict)
+    setbacks: dict[GangId, None] = field(default_factory=dict)
 
     def observe_change(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold a change of the cluster."""
@@ -43,12 +42,12 @@ class World:
         self.ledger.apply(decision)
         match decision.event:
             case Proposed() if not self.ledger.has_ended(decision.transaction):
-                self._traces[decision.transaction] = traceparent
+                self.traces[decision.transaction] = traceparent
                 self.promise(decision.transaction)
             case Repairing() as repairing:
                 self._note_setback(decision.gang)
                 # Also before the proposal that it belongs to: of each subject only the last message may be left.
-                self._last_repairing[decision.gang] = decision
+                self.last_repairings[decision.gang] = decision
                 # A repeated one, or one that a later round has answered, takes nothing back.
                 is_news = self.ledger.transaction(decision.transaction) is not before
                 for member in repairing.open if is_news else ():
@@ -68,11 +67,30 @@ class World:
             if last is not None and last.ends_transaction:
                 hold(cluster, gang, members=written_members(last.event), transaction=last.transaction)
 
+    def adopt_decisions(self, other: "World") -> None:
+        """Replace what is known of the decisions by what was folded anew; the cluster and its promises stay.
+
+        Promises of transactions that the stream knows no longer are kept: their bindings may be on their way, and
+        `services.binder.sweeping` finds out.
+        """
+        self.ledger = other.ledger
+        self.placed_up_to = other.placed_up_to
+        self.last_repairings = other.last_repairings
+        self.traces = other.traces
+        for gang in other.setbacks:
+            self._note_setback(gang)
+        for transaction in self.ledger.open():
+            self.promise(transaction.id)
+
     def promise(self, transaction: TransactionId) -> None:
         """Hold what the transaction still promises, as far as its pods are known and not yet bound."""
         found = self.ledger.transaction(transaction)
         if found is not None:
             hold(self.cluster, found.gang, members=found.held, transaction=transaction)
+
+    def has_ended(self, transaction: TransactionId) -> bool:
+        """Tell whether the stream, as it is known now, says that the transaction has ended."""
+        return self.ledger.has_ended(transaction)
 
     def has_passed(self, entry: TransactionState) -> bool:
         """Tell whether a transaction has ended.
@@ -86,25 +104,25 @@ class World:
 
     def repairing(self, transaction: OpenTransaction) -> Repairing | None:
         """Return the last Repairing of a transaction, also where the placer has answered it since."""
-        decision = self._last_repairing.get(transaction.gang)
+        decision = self.last_repairings.get(transaction.gang)
         if decision is None or decision.transaction != transaction.id or not isinstance(decision.event, Repairing):
             return None
         return decision.event
 
     def traceparent(self, transaction: TransactionId) -> str:
         """Return the trace context of the transaction's last proposal."""
-        return self._traces.get(transaction, "")
+        return self.traces.get(transaction, "")
 
     def had_setback(self, gang: GangId) -> bool:
         """Tell whether the gang's last transaction was refused, repaired or undone."""
-        return gang in self._setbacks
+        return gang in self.setbacks
 
     def _end(self, decision: Decision) -> None:
-        self._traces.pop(decision.transaction, None)
-        self._last_repairing.pop(decision.gang, None)
+        self.traces.pop(decision.transaction, None)
+        self.last_repairings.pop(decision.gang, None)
         event = decision.event
         if isinstance(event, Committed) and not event.open and not event.repaired:
-            self._setbacks.pop(decision.gang, None)
+            self.setbacks.pop(decision.gang, None)
         else:
             self._note_setback(decision.gang)
         # Bound members are released when the cluster stream shows them bound: a message alone could come before it.
@@ -116,6 +134,6 @@ class World:
                 self.cluster.withdraw(promise.uid)
 
     def _note_setback(self, gang: GangId) -> None:
-        self._setbacks[gang] = None
-        if len(self._setbacks) > MAX_SETBACKS:
-            del self._setbacks[next(iter(self._setbacks))]
+        self.setbacks[gang] = None
+        if len(self.setbacks) > MAX_SETBACKS:
+            del self.setbacks[next(iter(self.setbacks))]

@@ -10,16 +10,23 @@ gated                 carries scheduling gates
 foreign               not bound and of another scheduler: invisible to us
 gone                  terminating, or Failed before any container started: counts for nothing
 ====================  ===========================================================================
+
+A member that Failed at its work counts as long as it is the last word: not where its controller has made another in its
+place, and not where none of the gang is left on a node. So a Job that starts again after all of its pods have failed is
+a gang again, and its pods are not bound one by one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import GangId, Pod, PodGroup
+from services.core.objects import GangId, Pod, PodGroup, Uid
 from services.core.reasons import Reason, ReasonCode
+
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+"""Which of a Job's completions a pod works on."""
 
 MAX_MEMBERS = 4096
 """Members of one gang; above it the gang waits with GangTooLarge."""
@@ -110,6 +117,7 @@ def assemble(gang: GangId, *, pods: Iterable[Pod], group: PodGroup | None) -> Ga
         created = pod.metadata.created_at
         oldest = created if oldest is None else min(oldest, created)
         priority = max(priority, pod.priority)
+    past = _past_failures(members)
     is_lone_pod = gang.startswith("pod/")
     if group is not None:
         oldest, priority = group.metadata.created_at, group.priority
@@ -123,10 +131,44 @@ def assemble(gang: GangId, *, pods: Iterable[Pod], group: PodGroup | None) -> Ga
         is_declared=group is not None or is_lone_pod,
         group=group,
         open=tuple(members[MemberState.OPEN]),
-        placed=tuple(members[MemberState.PLACED]),
+        placed=tuple(pod for pod in members[MemberState.PLACED] if pod.metadata.uid not in past),
         gated=tuple(members[MemberState.GATED]),
         foreign=tuple(members[MemberState.FOREIGN]),
     )
+
+
+def _past_failures(members: Mapping[MemberState, list[Pod]]) -> frozenset[Uid]:
+    """Return the members that Failed at their work, and whose place is that of others by now."""
+    failed = [pod for pod in members[MemberState.PLACED] if pod.phase == "Failed"]
+    newcomers = (*members[MemberState.OPEN], *members[MemberState.GATED], *members[MemberState.FOREIGN])
+    if not failed or not newcomers:
+        return frozenset()
+    if all(pod.is_finished for pod in members[MemberState.PLACED]):
+        return frozenset(pod.metadata.uid for pod in failed)
+    failures: dict[_Place, list[Pod]] = {}
+    for pod in failed:
+        if (place := _place_of(pod)) is not None:
+            failures.setdefault(place, []).append(pod)
+    living = (*newcomers, *(pod for pod in members[MemberState.PLACED] if pod.phase != "Failed"))
+    past: set[Uid] = set()
+    for place, pods in failures.items():
+        pods.sort(key=lambda pod: (pod.metadata.created_at, pod.metadata.name))
+        # The same index is one place, of which the last pod counts; without indexes, each later pod may be a successor.
+        later = sum(
+            _place_of(pod) == place and pod.metadata.created_at >= pods[0].metadata.created_at for pod in living
+        )
+        kept = max((1 if place[1] else len(pods)) - later, 0)
+        past.update(pod.metadata.uid for pod in pods[: len(pods) - kept])
+    return frozenset(past)
+
+
+_Place = tuple[Uid, str]
+"""Controller and index of a pod; the index is empty where its controller gives none."""
+
+
+def _place_of(pod: Pod) -> _Place | None:
+    controller = next((owner.uid for owner in pod.metadata.owners if owner.is_controller), None)
+    return None if controller is None else (controller, pod.metadata.labels.get(COMPLETION_INDEX_LABEL, ""))
 
 
 def quorum_reasons(gang: Gang) -> tuple[Reason, ...]:

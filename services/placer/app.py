@@ -50,7 +50,7 @@ async def _work(
     name = f"phalanx-placer/{settings.instance}"
     sequences: dict[str, int] = {}
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
-        await bus.ensure_streams(STREAMS)
+        await bus.keep_streams(STREAMS)
         publisher = Publisher(
             bus,
             instance=settings.instance,

@@ -19,12 +19,13 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext, api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from services.runtime.health import Readiness
+from services.runtime.log import get
 from services.runtime.pulling import Puller, Silence
-from services.runtime.stream_definition import StreamDefinition
+from services.runtime.stream_definition import StreamDefinition, configuration_of
 
 WRONG_LAST_SEQUENCE = 10071
 """JetStream's error code for a failed compare-and-set."""
@@ -39,6 +40,8 @@ FOLLOW_PAUSE_S = 0.2
 """Between two tries to read a stream that does not exist, or not yet again."""
 CONSUMER_IDLE_S = 60.0
 CLOSE_TIMEOUT_S = 1.0
+
+_log = get("runtime.bus")
 
 _FAULTS = (nats.errors.Error, APIError, OSError, TimeoutError)
 _PASSWORD = re.compile(r"(?<=://)[^/@]*@")
@@ -92,6 +95,7 @@ class Bus:
         self._connected = asyncio.Event()
         self._requests: set[asyncio.Timeout] = set()
         self._pullers: set[Puller] = set()
+        self._kept: Sequence[StreamDefinition] = ()
         self._is_closing = False
 
     async def __aenter__(self) -> Self:
@@ -201,29 +205,36 @@ class Bus:
                     await self._ensure_stream(stream)
         self._readiness.remove("streams")
 
+    async def keep_streams(self, streams: Sequence[StreamDefinition]) -> None:
+        """Create the streams that do not exist, and from now on each that is found missing when it is used.
+
+        An operator may delete a stream, or the server lose its volume, at any time. Whoever reads is told `restarted`;
+        whoever writes learns from its expected sequence that what it knew is void.
+        """
+        self._kept = tuple(streams)
+        await self.ensure_streams(streams)
+
+    async def _restore(self, name: str) -> None:
+        """Create a kept stream again. Raises BusUnavailable."""
+        for stream in self._kept:
+            if stream.name == name:
+                _log.warning("stream.missing", stream=name, detail="it was deleted or lost, and is made again")
+                await self._ensure_stream(stream)
+
+    async def _restore_for(self, subject: str) -> None:
+        """Create the kept stream of a subject, where no stream answers for it. Raises BusUnavailable."""
+        for stream in self._kept:
+            if any(subject.startswith(pattern.removesuffix(">")) for pattern in stream.subjects):
+                await self._restore(stream.name)
+
     def _tell_missing(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         self._readiness.set("streams", ready=False, detail=str(error))
 
     async def _ensure_stream(self, stream: StreamDefinition) -> None:
-        config = api.StreamConfig(
-            name=stream.name,
-            subjects=list(stream.subjects),
-            max_age=stream.max_age_s,
-            max_bytes=stream.max_bytes,
-            max_msgs_per_subject=stream.max_messages_per_subject,
-            storage=api.StorageType.FILE,
-            allow_direct=True,
-            allow_rollup_hdrs=stream.is_bucket,
-            deny_delete=stream.is_bucket,
-            discard=api.DiscardPolicy.NEW if stream.is_bucket else api.DiscardPolicy.OLD,
-            allow_msg_ttl=stream.has_message_ttl or None,
-            persist_mode=api.PersistMode.ASYNC if stream.can_be_rebuilt else None,
-            duplicate_window=120,
-        )
         try:
             async with self._request() as jetstream:
-                await jetstream.add_stream(config)
+                await jetstream.add_stream(configuration_of(stream))
         except _FAULTS as error:
             if not (isinstance(error, APIError) and error.err_code == STREAM_NAME_IN_USE):
                 raise BusUnavailable(f"stream {stream.name} cannot be created: {error or 'no answer'}") from error
@@ -259,6 +270,9 @@ class Bus:
             if error.err_code == WRONG_LAST_SEQUENCE:
                 raise StaleWrite(f"{subject}: expected last sequence {expected_sequence}: {error}") from error
             raise BusUnavailable(f"{subject}: {error}") from error
+        except NoStreamResponseError as error:
+            await self._restore_for(subject)
+            raise BusUnavailable(f"{subject}: no stream keeps this subject") from error
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusUnavailable(f"{subject}: {error or type(error).__name__}") from error
         return int(answer.seq)
@@ -273,6 +287,7 @@ class Bus:
                 found = await jetstream.get_last_msg(stream, subject)
         except NotFoundError as error:
             if error.err_code == STREAM_NOT_FOUND:
+                await self._restore(stream)
                 raise BusUnavailable(f"stream {stream} does not exist") from error
             return None
         except (nats.errors.Error, TimeoutError, OSError) as error:
@@ -303,6 +318,9 @@ class Bus:
                 self._readiness.set(condition, ready=False, detail=f"{self._shown}: {error or 'no answer'}")
                 await asyncio.sleep(FOLLOW_PAUSE_S)
                 await self._connected.wait()
+                if isinstance(error, NotFoundError) and error.err_code == STREAM_NOT_FOUND:
+                    with contextlib.suppress(BusUnavailable):
+                        await self._restore(stream)
             must_restart = has_begun
 
     async def _consume(self, stream: str, config: api.ConsumerConfig) -> AsyncGenerator[Batch, None]:

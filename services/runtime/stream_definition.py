@@ -2,6 +2,11 @@
 
 from typing import Protocol
 
+from nats.js import api
+
+DUPLICATE_WINDOW_S = 120
+"""How long the server remembers message ids."""
+
 
 class StreamDefinition(Protocol):
     """A stream as data; `services.contracts.streams.Stream` is one. Sizes in bytes, ages in seconds, -1 unlimited."""
@@ -37,3 +42,22 @@ class StreamDefinition(Protocol):
     @property
     def is_bucket(self) -> bool:
         """True for a KV bucket."""
+
+
+def configuration_of(stream: StreamDefinition) -> api.StreamConfig:
+    """Return a stream as the server takes it."""
+    return api.StreamConfig(
+        name=stream.name,
+        subjects=list(stream.subjects),
+        max_age=stream.max_age_s,
+        max_bytes=stream.max_bytes,
+        max_msgs_per_subject=stream.max_messages_per_subject,
+        storage=api.StorageType.FILE,
+        allow_direct=True,
+        allow_rollup_hdrs=stream.is_bucket,
+        deny_delete=stream.is_bucket,
+        discard=api.DiscardPolicy.NEW if stream.is_bucket else api.DiscardPolicy.OLD,
+        allow_msg_ttl=stream.has_message_ttl or None,
+        persist_mode=api.PersistMode.ASYNC if stream.can_be_rebuilt else None,
+        duplicate_window=DUPLICATE_WINDOW_S,
+    )

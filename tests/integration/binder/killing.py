@@ -228,4 +228,6 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
             steps.caught_up.set()
 
         tasks.create_task(follower.follow_cluster(transactions.on_gangs))
-        tasks.create_task(follower.follow_placement(transactions.on_decision, on_caught_up=caught_up))
+        tasks.create_task(
+            follower.follow_placement(transactions.on_decision, on_caught_up=caught_up, on_reread=transactions.reread)
+        )

@@ -232,3 +232,26 @@ async def test_several_servers_and_no_password_in_readiness(nats_server: Embedde
     async with Bus(url=urls, name="test", readiness=readiness):
         (condition,) = readiness.conditions
     assert condition.detail == f"connected to nats://127.0.0.1:1, {nats_server.url}"
+
+
+async def test_a_kept_stream_is_made_again_by_who_reads_or_writes(
+    nats_server: EmbeddedNats, readiness: Readiness
+) -> None:
+    """Deleted while it is read, it comes back empty, and its reader is told that what it read is void."""
+    async with Bus(url=nats_server.url, name="test", readiness=readiness) as bus:
+        await bus.keep_streams(STREAMS)
+        await write(bus, text="before")
+        async with reading(bus, stream=PLACEMENT_STREAM) as reader:
+            await reader.until_count(1)
+            await bus._jetstream.delete_stream(PLACEMENT_STREAM.name)
+            await reader.until_restarted()
+            assert await write(bus, text="after") == 1
+            await reader.until_count(1)
+        await bus._jetstream.delete_stream(SCALING_STREAM.name)
+        with pytest.raises(BusUnavailable):
+            await write(bus, "phalanx.scaling.v1.a.h.woken")
+        assert await write(bus, "phalanx.scaling.v1.a.h.woken") == 1
+        await bus._jetstream.delete_stream(SCALING_STREAM.name)
+        with pytest.raises(BusUnavailable):
+            await bus.last(SCALING_STREAM.name, subject="phalanx.scaling.v1.>")
+        assert await bus.last(SCALING_STREAM.name, subject="phalanx.scaling.v1.>") is None

@@ -45,6 +45,7 @@ from tests.contract.bus.sides import Reader, reading
 pytest_plugins = ("tests.nats_server",)
 
 WAIT_S = 15.0
+BOTH = {"pod/team-a/before", "pod/team-a/after"}
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -258,6 +259,20 @@ async def test_it_goes_on_after_an_outage_of_nats(world: World, nats_server: Emb
         _, decision, _ = await world.proposal(1)
         assert decision.gang == "pod/team-a/after"
         assert [one.gang for _, one in world.proposals] == ["pod/team-a/before", "pod/team-a/after"]
+
+
+async def test_a_deleted_stream_of_decisions_is_made_again(world: World, nats_server: EmbeddedNats) -> None:
+    """The placer forgets what it read there, and decides again what no stream says any more; no restart is needed."""
+    await world.change(*synced())
+    async with placing(nats_server.url) as placer:
+        await world.show(node("n1"), pod("before"))
+        await world.proposal()
+        await world.bus._jetstream.delete_stream(PLACEMENT_STREAM.name)
+        await world.reader.until_restarted()
+        await placer.until_ready()
+        await world.show(pod("after"))
+        await until(lambda: {one.gang for _, one in world.proposals} >= BOTH, what="both are proposed anew")
+        assert [message.sequence for message, _ in world.proposals] == [1, 2]
 
 
 async def test_grpc_answers_about_the_same_state(

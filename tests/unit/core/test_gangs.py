@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from services.core.gangs import (
+    COMPLETION_INDEX_LABEL,
     MAX_MEMBERS,
     MemberState,
     assemble,
@@ -14,7 +15,7 @@ from services.core.gangs import (
     quorum_reasons,
     state_of,
 )
-from services.core.objects import Pod
+from services.core.objects import Owner, Pod, Uid
 from services.core.reasons import ReasonCode
 from tests.builders import START, gang, lone_gang, members, pod, pod_group, seconds
 
@@ -181,3 +182,58 @@ class TestQuorum:
             ("spec.resourceClaims", 2),
         ]
         assert {reason.code for reason in reasons} == {ReasonCode.UNSUPPORTED_CONSTRAINT}
+
+
+JOB = Owner(kind="Job", name="g", uid=Uid("job-1"), is_controller=True)
+
+
+def of_job(name: str, *, index: int | None = 0, age: float = 0, **fields: Any) -> Pod:
+    """A pod of the Job, of an index or without one, made `age` seconds after the first."""
+    labels = {} if index is None else {COMPLETION_INDEX_LABEL: str(index)}
+    return pod(name, group="g", owners=(JOB,), labels=labels, created_at=START + seconds(age), **fields)
+
+
+def failed(name: str, **fields: Any) -> Pod:
+    """A pod of the Job that failed at its work."""
+    return of_job(name, node="n1", phase="Failed", has_started=True, **fields)
+
+
+class TestFailures:
+    """Members that failed at their work, and those that come after them."""
+
+    @pytest.mark.parametrize("is_indexed", [True, False])
+    def test_a_job_that_starts_again_is_a_gang_again(self, *, is_indexed: bool) -> None:
+        """All have failed: nothing of the old counts, so the first new pods wait until the quorum is here."""
+        indexes = range(4) if is_indexed else [None] * 4
+        old = [failed(f"old-{number}", index=index) for number, index in enumerate(indexes)]
+        new = [of_job(f"new-{number}", index=index, age=9) for number, index in enumerate(indexes)]
+        begun = assembled(*old, *new[:1], min_count=4)
+        assert (begun.placed, begun.existing, begun.needed) == ((), 1, 4)
+        assert [reason.code for reason in quorum_reasons(begun)] == [ReasonCode.MEMBERS_MISSING]
+        assert assembled(*old, *new, min_count=4).needed == 4
+
+    def test_one_that_failed_beside_others_is_replaced_alone(self) -> None:
+        """Three run on: the failed one counts until its successor is here, which then is what is needed."""
+        running = [of_job(f"w-{index}", index=index, node="n1", phase="Running") for index in range(3)]
+        alone = assembled(*running, failed("w-3", index=3), min_count=4)
+        assert (len(alone.placed), alone.existing) == (4, 4)
+        replaced = assembled(*running, failed("w-3", index=3), of_job("w-3b", index=3, age=9), min_count=4)
+        assert (len(replaced.placed), replaced.existing, replaced.needed) == (3, 4, 1)
+
+    def test_of_one_index_only_the_last_failure_counts(self) -> None:
+        """However often it was tried; a pod of another index comes in nobody's place."""
+        running = [of_job(f"w-{index}", index=index, node="n1") for index in range(3)]
+        tries = [failed(f"w-3-{turn}", index=3, age=turn) for turn in range(5)]
+        assert len(assembled(*running, *tries, of_job("w-4", index=4, age=9), min_count=4).placed) == 4
+
+    def test_a_failure_that_nobody_replaces_counts_while_others_run(self) -> None:
+        """A pod without a controller has no successor; the last one to run takes its word with it."""
+        alone = pod("a", group="g", node="n1", phase="Failed", has_started=True)
+        running, done = pod("b", group="g", node="n1"), pod("b", group="g", node="n1", phase="Succeeded")
+        late = pod("c", group="g")
+        assert len(assembled(alone, running, late, min_count=2).placed) == 2
+        assert len(assembled(alone, done, late, min_count=2).placed) == 1
+
+    def test_a_gang_that_is_over_counts_all_that_ended(self) -> None:
+        """Nobody comes after them."""
+        assert len(assembled(failed("a"), failed("b", index=1), min_count=2).placed) == 2
