@@ -18,7 +18,7 @@ from services.contracts.storage_codec import (
 )
 from services.contracts.subjects import CLUSTER, cluster_subject
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
-from services.contracts.workload_codec import fill_job, read_job
+from services.contracts.workload_codec import fill_group_source, fill_job, read_group_source, read_job
 from services.core import objects as core
 from services.core.constraints import NO_RULES, Taint, Toleration
 from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
@@ -229,6 +229,7 @@ def _fill_pod_group(event: pb.ClusterEvent, item: core.PodGroup) -> None:
             template=item.template,
             disrupts_all=item.disrupts_all,
             initially_scheduled=item.initially_scheduled,
+            topology_keys=item.topology_keys,
         )
     )
 
@@ -245,6 +246,7 @@ def _read_pod_group(metadata: Metadata, event: pb.ClusterEvent) -> core.PodGroup
         template=group.template,
         disrupts_all=group.disrupts_all,
         initially_scheduled=group.initially_scheduled,
+        topology_keys=tuple(group.topology_keys),
     )
 
 
@@ -335,6 +337,13 @@ def _read_watch_state(metadata: Metadata, event: pb.ClusterEvent) -> core.WatchS
     )
 
 
+def _read_group_source(metadata: Metadata, event: pb.ClusterEvent) -> core.GroupSource:
+    try:
+        return read_group_source(metadata, event)
+    except ValueError as error:
+        raise UndecodableMessage(f"unknown kind {event.group_source.kind!r} of {metadata.name}") from error
+
+
 _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
     core.Node: _fill_node,  # type: ignore[dict-item]  # each filler is called with the type that is its key
     core.Pod: _fill_pod,  # type: ignore[dict-item]
@@ -349,6 +358,7 @@ _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
     core.Volume: fill_volume,  # type: ignore[dict-item]
     core.StorageClass: fill_storage_class,  # type: ignore[dict-item]
     core.CsiNode: fill_csi_node,  # type: ignore[dict-item]
+    core.GroupSource: fill_group_source,  # type: ignore[dict-item]
 }
 _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "node": _read_node,
@@ -364,4 +374,5 @@ _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "volume": read_volume,
     "storage_class": read_storage_class,
     "csi_node": read_csi_node,
+    "group_source": _read_group_source,
 }

@@ -1,7 +1,7 @@
-"""Objects that own pods, between the core's values and their messages in `phalanx.cluster.v1`."""
+"""Objects that own or group pods, between the core's values and their messages in `phalanx.cluster.v1`."""
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
-from services.core.objects import Job, Metadata
+from services.core.objects import GroupSource, Job, Kind, Metadata, Role
 
 
 def fill_job(event: pb.ClusterEvent, item: Job) -> None:
@@ -43,4 +43,30 @@ def read_job(metadata: Metadata, event: pb.ClusterEvent) -> Job:
         restart_policy=job.restart_policy,
         failed=job.failed,
         is_finished=job.finished,
+    )
+
+
+def fill_group_source(event: pb.ClusterEvent, item: GroupSource) -> None:
+    """Put an object that groups pods into an event."""
+    event.group_source.CopyFrom(
+        pb.GroupSource(
+            kind=item.kind.value,
+            min_count=item.min_count,
+            size=item.size,
+            roles=[pb.Role(name=one.name, count=one.count, late=one.is_late) for one in item.roles],
+            suspended=item.is_suspended,
+        )
+    )
+
+
+def read_group_source(metadata: Metadata, event: pb.ClusterEvent) -> GroupSource:
+    """Return the object that groups pods. Raises ValueError for a kind that is none."""
+    source = event.group_source
+    return GroupSource(
+        metadata=metadata,
+        kind=Kind(source.kind),
+        min_count=source.min_count if source.HasField("min_count") else None,
+        size=source.size,
+        roles=tuple(Role(name=one.name, count=one.count, is_late=one.late) for one in source.roles),
+        is_suspended=source.suspended,
     )

@@ -34,7 +34,22 @@ LAST_COMMAND_ANNOTATION = PREFIX + "last-command"
 """On a scaled object: `<sequence>/<id>` of the last command that took effect, so that a repeated one does not."""
 
 GANG_LABEL = PREFIX + "gang"
-"""On a batch Job's pods: `"true"` makes the Job a gang of its parallelism."""
+"""On a batch Job or on its pods: `"true"` makes the Job a gang of its parallelism."""
+
+VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+"""On a pod: the PodGroup of scheduling.volcano.sh that it belongs to."""
+
+JOB_SET_EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""On a JobSet or the template of one of its Jobs: label of nodes; each Job gets a domain of its own."""
+
+JOB_SET_NODE_SELECTOR_ANNOTATION = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Beside the one above: the domains were assigned beforehand by labels, so that all pods are made at once."""
+
+LWS_EXCLUSIVE_ANNOTATION = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""On a LeaderWorkerSet and its pods: label of nodes; each group gets a domain of its own."""
+
+LWS_SUBGROUP_EXCLUSIVE_ANNOTATION = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+"""On a LeaderWorkerSet and its pods: label of nodes; each subgroup gets a domain of its own."""
 
 FIELD_MANAGER = "phalanx"
 """`fieldManager` of our writes, so that managedFields names us."""

@@ -42,6 +42,15 @@ class Kind(StrEnum):
     PERSISTENT_VOLUME = "persistentvolume"
     STORAGE_CLASS = "storageclass"
     CSI_NODE = "csinode"
+    STATEFUL_SET = "statefulset"
+    COSCHEDULING_GROUP = "coschedulinggroup"
+    VOLCANO_GROUP = "volcanogroup"
+    JOB_SET = "jobset"
+    LEADER_WORKER_SET = "leaderworkerset"
+    RAY_CLUSTER = "raycluster"
+    PYTORCH_JOB = "pytorchjob"
+    TF_JOB = "tfjob"
+    MPI_JOB = "mpijob"
     WATCH = "watch"
 
 
@@ -119,7 +128,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
-    """A gang as declared (KEP-4671). `min_count` is 0 for the basic policy."""
+    """A gang as declared (KEP-4671). `min_count` is 0 for the basic policy.
+
+    `topology_keys` are labels of nodes: all members share one value of each.
+    """
 
     metadata: Metadata
     min_count: int = 0
@@ -130,6 +142,7 @@ class PodGroup:
     template: str = ""
     disrupts_all: bool = False
     initially_scheduled: str = ""
+    topology_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +250,35 @@ class CsiNode:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One part of a group whose pods are alike, as a JobSet's replicatedJob or a Ray worker group.
+
+    `count` is how many of its pods must run at once. A role that `is_late` gets its pods only when others run, so it
+    counts from the moment that one of them exists.
+    """
+
+    name: str
+    count: int
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSource:
+    """An object of another platform that says which pods run together, or that stands between such an object and pods.
+
+    `min_count` is None where the counts of its roles are what is needed. `size` is how many pods there are when all
+    have come, 0 where that is not known. A coscheduling PodGroup has no roles, a StatefulSet tells its owner alone.
+    """
+
+    metadata: Metadata
+    kind: Kind
+    min_count: int | None = None
+    size: int = 0
+    roles: tuple[Role, ...] = ()
+    is_suspended: bool = False
+
+
 class WatchPhase(StrEnum):
     """State of one kind's watch."""
 
@@ -257,7 +299,10 @@ class WatchState:
 
 
 StorageObject = VolumeClaim | Volume | StorageClass | CsiNode
-KubernetesObject = Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject | Job | StorageObject
+GroupingObject = Job | GroupSource
+KubernetesObject = (
+    Node | Pod | PodGroup | Workload | PriorityClass | Namespace | DeviceObject | GroupingObject | StorageObject
+)
 ClusterObject = KubernetesObject | WatchState
 
 _KINDS: Mapping[type, Kind] = {
@@ -278,7 +323,7 @@ _KINDS: Mapping[type, Kind] = {
 
 def kind_of(item: ClusterObject) -> Kind:
     """Return the kind of an object."""
-    return item.kind if isinstance(item, DeviceObject) else _KINDS[type(item)]
+    return item.kind if isinstance(item, DeviceObject | GroupSource) else _KINDS[type(item)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

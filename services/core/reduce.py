@@ -25,13 +25,28 @@ from services.core.manifests import (
     texts_at,
     time_at,
 )
-from services.core.names import PREFIX
+from services.core.names import PREFIX, VOLCANO_GROUP_ANNOTATION
 from services.core.objects import EPOCH_START, Kind, KubernetesObject, Metadata, Owner, Uid
 from services.core.reduce_pod import reduce_pod, unreadable_pod
+from services.core.reduce_sources import (
+    reduce_declared,
+    reduce_job_set,
+    reduce_leader_worker_set,
+    reduce_ray_cluster,
+    reduce_stateful_set,
+    reduce_training_job,
+)
 from services.core.reduce_storage import reduce_claim, reduce_csi_node, reduce_storage_class, reduce_volume
 from services.core.reduce_workloads import reduce_job
 
-KEPT_ANNOTATIONS = (PREFIX, "kueue.x-k8s.io/", "scheduling.x-k8s.io/", "leaderworkerset.sigs.k8s.io/")
+KEPT_ANNOTATIONS = (
+    PREFIX,
+    "kueue.x-k8s.io/",
+    "scheduling.x-k8s.io/",
+    "leaderworkerset.sigs.k8s.io/",
+    "alpha.jobset.sigs.k8s.io/",
+    VOLCANO_GROUP_ANNOTATION,
+)
 """Prefixes of the annotations that placement reads: ours, and those that group pods."""
 
 MAX_ANNOTATION_CHARACTERS = 4096
@@ -166,10 +181,19 @@ def _pod_group(metadata: Metadata, manifest: Mapping[str, Any]) -> core.PodGroup
         priority_class=text_at(spec, "priorityClassName", at="spec.priorityClassName"),
         workload=text_at(workload, "workloadName", at="spec.workloadRef.workloadName"),
         template=text_at(workload, "templateName", at="spec.workloadRef.templateName"),
+        topology_keys=_topology_keys(spec),
         disrupts_all=mapping_at(spec, "disruptionMode", at="spec.disruptionMode").get("all") is not None,
         initially_scheduled=text_at(
             condition(status, "PodGroupInitiallyScheduled"), "status", at="status.conditions[].status"
         ),
+    )
+
+
+def _topology_keys(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    at = "spec.schedulingConstraints"
+    constraints = mapping_at(spec, "schedulingConstraints", at=at)
+    return tuple(
+        text_at(item, "key", at=f"{path}.key") for path, item in numbered(constraints, "topology", at=f"{at}.topology")
     )
 
 
@@ -236,4 +260,13 @@ _REDUCERS: Mapping[Kind, Callable[[Metadata, Mapping[str, Any]], KubernetesObjec
     Kind.PERSISTENT_VOLUME: reduce_volume,
     Kind.STORAGE_CLASS: reduce_storage_class,
     Kind.CSI_NODE: reduce_csi_node,
+    Kind.STATEFUL_SET: reduce_stateful_set,
+    Kind.COSCHEDULING_GROUP: reduce_declared(Kind.COSCHEDULING_GROUP),
+    Kind.VOLCANO_GROUP: reduce_declared(Kind.VOLCANO_GROUP),
+    Kind.JOB_SET: reduce_job_set,
+    Kind.LEADER_WORKER_SET: reduce_leader_worker_set,
+    Kind.RAY_CLUSTER: reduce_ray_cluster,
+    Kind.PYTORCH_JOB: reduce_training_job(Kind.PYTORCH_JOB, replicas_key="pytorchReplicaSpecs"),
+    Kind.TF_JOB: reduce_training_job(Kind.TF_JOB, replicas_key="tfReplicaSpecs"),
+    Kind.MPI_JOB: reduce_training_job(Kind.MPI_JOB, replicas_key="mpiReplicaSpecs"),
 }

@@ -48,6 +48,8 @@ _GROUP_VERSIONS = ("v1beta1", "v1alpha3")
 """Both have the same schema in 1.37, and either may be the only one that is served."""
 _RESOURCE = "resource.k8s.io"
 _STORAGE = "storage.k8s.io"
+_TRAINING = "kubeflow.org"
+"""MPIJobs are those of the MPI operator (v2beta1) or of the training operator (v1); their replicas are stated alike."""
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(kind=Kind.NODE, plural="nodes", is_required=True),
@@ -66,4 +68,13 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(kind=Kind.PERSISTENT_VOLUME, plural="persistentvolumes"),
     WatchedKind(kind=Kind.STORAGE_CLASS, plural="storageclasses", group=_STORAGE),
     WatchedKind(kind=Kind.CSI_NODE, plural="csinodes", group=_STORAGE),
+    WatchedKind(kind=Kind.STATEFUL_SET, plural="statefulsets", group="apps"),
+    WatchedKind(kind=Kind.COSCHEDULING_GROUP, plural="podgroups", group="scheduling.x-k8s.io", versions=("v1alpha1",)),
+    WatchedKind(kind=Kind.VOLCANO_GROUP, plural="podgroups", group="scheduling.volcano.sh", versions=("v1beta1",)),
+    WatchedKind(kind=Kind.JOB_SET, plural="jobsets", group="jobset.x-k8s.io", versions=("v1alpha2",)),
+    WatchedKind(kind=Kind.LEADER_WORKER_SET, plural="leaderworkersets", group="leaderworkerset.x-k8s.io"),
+    WatchedKind(kind=Kind.RAY_CLUSTER, plural="rayclusters", group="ray.io"),
+    WatchedKind(kind=Kind.PYTORCH_JOB, plural="pytorchjobs", group=_TRAINING),
+    WatchedKind(kind=Kind.TF_JOB, plural="tfjobs", group=_TRAINING),
+    WatchedKind(kind=Kind.MPI_JOB, plural="mpijobs", group=_TRAINING, versions=("v2beta1", "v1")),
 )

@@ -79,6 +79,18 @@ _DEVICE_KINDS = (
     o.Kind.DEVICE_TAINT_RULE,
 )
 
+_SOURCE_KINDS = (
+    o.Kind.STATEFUL_SET,
+    o.Kind.COSCHEDULING_GROUP,
+    o.Kind.VOLCANO_GROUP,
+    o.Kind.JOB_SET,
+    o.Kind.LEADER_WORKER_SET,
+    o.Kind.RAY_CLUSTER,
+    o.Kind.PYTORCH_JOB,
+    o.Kind.TF_JOB,
+    o.Kind.MPI_JOB,
+)
+
 _OBJECTS = st.one_of(
     st.builds(
         o.Node,
@@ -119,8 +131,18 @@ _OBJECTS = st.one_of(
         template=TEXT,
         disrupts_all=st.booleans(),
         initially_scheduled=TEXT,
+        topology_keys=_tuples(TEXT),
     ),
     st.builds(o.Workload, metadata=METADATA, templates=_tuples(TEXT), controller_kind=TEXT, controller_name=TEXT),
+    st.builds(
+        o.GroupSource,
+        metadata=METADATA,
+        kind=st.sampled_from(_SOURCE_KINDS),
+        min_count=st.none() | COUNTS,
+        size=COUNTS,
+        roles=_tuples(st.builds(o.Role, name=TEXT, count=COUNTS, is_late=st.booleans())),
+        is_suspended=st.booleans(),
+    ),
     st.builds(
         o.Job,
         metadata=METADATA,

@@ -38,6 +38,7 @@ from services.core.objects import (
     Deleted,
     DeviceObject,
     GangId,
+    GroupSource,
     Job,
     Kind,
     KubernetesObject,
@@ -49,6 +50,7 @@ from services.core.objects import (
     Pod,
     PodGroup,
     PriorityClass,
+    Role,
     StorageClass,
     TransactionId,
     Uid,
@@ -165,10 +167,34 @@ def _device(kind: Kind, *, namespace: str = "") -> DeviceObject:
     )
 
 
+def _source(kind: Kind) -> GroupSource:
+    return GroupSource(
+        metadata=_NAMESPACED,
+        kind=kind,
+        min_count=5,
+        size=9,
+        roles=(Role(name="driver", count=1), Role(name="workers", count=8, is_late=True)),
+        is_suspended=True,
+    )
+
+
+_SOURCE_KINDS = (
+    Kind.STATEFUL_SET,
+    Kind.COSCHEDULING_GROUP,
+    Kind.VOLCANO_GROUP,
+    Kind.JOB_SET,
+    Kind.LEADER_WORKER_SET,
+    Kind.RAY_CLUSTER,
+    Kind.PYTORCH_JOB,
+    Kind.TF_JOB,
+    Kind.MPI_JOB,
+)
+
 _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
     ("node", _NODE),
     ("pod", _POD),
     ("podgroup", _GROUP),
+    ("podgroup-topology", replace(_GROUP, topology_keys=("example.com/rack",))),
     (
         "workload",
         Workload(
@@ -252,6 +278,7 @@ _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
 
 CHANGES: Mapping[str, ClusterChange] = {
     **{f"cluster-{name}-applied": Applied(object=item) for name, item in _OBJECTS},
+    **{f"cluster-{kind.value}-applied": Applied(object=_source(kind)) for kind in _SOURCE_KINDS},
     "cluster-node-features-applied": Applied(object=replace(_NODE, features=("RestartAllContainersOnContainerExits",))),
     "cluster-pod-rules-applied": Applied(object=replace(_POD, rules=_RULES, unreadable=_UNREADABLE)),
     "cluster-pod-deleted": Deleted(kind=Kind.POD, metadata=_NAMESPACED),

@@ -25,8 +25,24 @@ IS_DENIED = True
 
 SIZE = 16
 
+OPTIONAL = (
+    ("podgroups", "scheduling.x-k8s.io"),
+    ("podgroups", "scheduling.volcano.sh"),
+    ("jobsets", "jobset.x-k8s.io"),
+    ("leaderworkersets", "leaderworkerset.x-k8s.io"),
+    ("rayclusters", "ray.io"),
+    ("pytorchjobs", "kubeflow.org"),
+    ("tfjobs", "kubeflow.org"),
+    ("mpijobs", "kubeflow.org"),
+)
+"""Resources of platforms that are not installed here."""
+
 UNUSED: Mapping[str, Mapping[Right, str]] = {
-    "watcher": {},
+    "watcher": {
+        Right(verb=verb, resource=resource, group=group): "only where that platform is installed"
+        for resource, group in OPTIONAL
+        for verb in ("list", "watch")
+    },
     "placer": {},
     "binder": {
         Right(verb="get", resource="events"): "only for an event that happens again, before it is counted up",

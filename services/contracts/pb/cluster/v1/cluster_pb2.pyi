@@ -22,7 +22,7 @@ WATCH_PHASE_SYNCED: WatchPhase
 WATCH_PHASE_ABSENT: WatchPhase
 
 class ClusterEvent(_message.Message):
-    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state", "volume_claim", "volume", "storage_class", "csi_node", "job")
+    __slots__ = ("metadata", "deleted", "node", "pod", "pod_group", "workload", "priority_class", "namespace", "device_object", "watch_state", "volume_claim", "volume", "storage_class", "csi_node", "job", "group_source")
     METADATA_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class ClusterEvent(_message.Message):
     STORAGE_CLASS_FIELD_NUMBER: _ClassVar[int]
     CSI_NODE_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SOURCE_FIELD_NUMBER: _ClassVar[int]
     metadata: Metadata
     deleted: bool
     node: Node
@@ -53,7 +54,8 @@ class ClusterEvent(_message.Message):
     storage_class: StorageClass
     csi_node: CsiNode
     job: Job
-    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ..., volume_claim: _Optional[_Union[VolumeClaim, _Mapping]] = ..., volume: _Optional[_Union[Volume, _Mapping]] = ..., storage_class: _Optional[_Union[StorageClass, _Mapping]] = ..., csi_node: _Optional[_Union[CsiNode, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
+    group_source: GroupSource
+    def __init__(self, metadata: _Optional[_Union[Metadata, _Mapping]] = ..., deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., pod: _Optional[_Union[Pod, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., device_object: _Optional[_Union[DeviceObject, _Mapping]] = ..., watch_state: _Optional[_Union[WatchState, _Mapping]] = ..., volume_claim: _Optional[_Union[VolumeClaim, _Mapping]] = ..., volume: _Optional[_Union[Volume, _Mapping]] = ..., storage_class: _Optional[_Union[StorageClass, _Mapping]] = ..., csi_node: _Optional[_Union[CsiNode, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ..., group_source: _Optional[_Union[GroupSource, _Mapping]] = ...) -> None: ...
 
 class Metadata(_message.Message):
     __slots__ = ("uid", "resource_version", "name", "namespace", "created_at", "deleted_at", "labels", "annotations", "owners")
@@ -364,7 +366,7 @@ class Toleration(_message.Message):
     def __init__(self, key: _Optional[str] = ..., operator: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class PodGroup(_message.Message):
-    __slots__ = ("min_count", "is_gang", "priority", "workload", "template", "disrupts_all", "initially_scheduled", "priority_class")
+    __slots__ = ("min_count", "is_gang", "priority", "workload", "template", "disrupts_all", "initially_scheduled", "priority_class", "topology_keys")
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
     IS_GANG_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
@@ -373,6 +375,7 @@ class PodGroup(_message.Message):
     DISRUPTS_ALL_FIELD_NUMBER: _ClassVar[int]
     INITIALLY_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_KEYS_FIELD_NUMBER: _ClassVar[int]
     min_count: int
     is_gang: bool
     priority: int
@@ -381,7 +384,8 @@ class PodGroup(_message.Message):
     disrupts_all: bool
     initially_scheduled: str
     priority_class: str
-    def __init__(self, min_count: _Optional[int] = ..., is_gang: _Optional[bool] = ..., priority: _Optional[int] = ..., workload: _Optional[str] = ..., template: _Optional[str] = ..., disrupts_all: _Optional[bool] = ..., initially_scheduled: _Optional[str] = ..., priority_class: _Optional[str] = ...) -> None: ...
+    topology_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, min_count: _Optional[int] = ..., is_gang: _Optional[bool] = ..., priority: _Optional[int] = ..., workload: _Optional[str] = ..., template: _Optional[str] = ..., disrupts_all: _Optional[bool] = ..., initially_scheduled: _Optional[str] = ..., priority_class: _Optional[str] = ..., topology_keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Workload(_message.Message):
     __slots__ = ("templates", "controller_kind", "controller_name")
@@ -462,3 +466,27 @@ class Job(_message.Message):
     failed: int
     finished: bool
     def __init__(self, parallelism: _Optional[int] = ..., completions: _Optional[int] = ..., suspend: _Optional[bool] = ..., indexed: _Optional[bool] = ..., backoff_limit: _Optional[int] = ..., backoff_limit_per_index: _Optional[int] = ..., max_failed_indexes: _Optional[int] = ..., ignores_disruption_target: _Optional[bool] = ..., fails_on_disruption_target: _Optional[bool] = ..., pod_replacement_policy: _Optional[str] = ..., restart_policy: _Optional[str] = ..., failed: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class GroupSource(_message.Message):
+    __slots__ = ("kind", "min_count", "size", "roles", "suspended")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    min_count: int
+    size: int
+    roles: _containers.RepeatedCompositeFieldContainer[Role]
+    suspended: bool
+    def __init__(self, kind: _Optional[str] = ..., min_count: _Optional[int] = ..., size: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, _Mapping]]] = ..., suspended: _Optional[bool] = ...) -> None: ...
+
+class Role(_message.Message):
+    __slots__ = ("name", "count", "late")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: int
+    late: bool
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., late: _Optional[bool] = ...) -> None: ...
