@@ -11,8 +11,10 @@ KILL ?=
 REQUIRE ?=
 # Names of suites for `make test`; all of them where it is empty.
 SUITES ?=
-# Seed of the property tests; empty for a new one.
+# Seed of the property tests and of the chaos suite; empty for a new one.
 SEED ?=
+# Minutes of the chaos suite's random workload; empty for its short form.
+MINUTES ?=
 # Days that a release must be old before `make lock` takes it, and whether it may replace a version that is locked.
 COOLDOWN_DAYS ?= 7
 UPGRADE ?=
@@ -25,7 +27,7 @@ STAMP := $(VENV)/.installed-$(shell { cat requirements.lock pyproject.toml .ci/u
 COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
-.PHONY: help venv demo test check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock \
+.PHONY: help venv demo test test-chaos check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock \
 	suites-table clean
 
 help: ## this list
@@ -33,7 +35,7 @@ help: ## this list
 	@echo "  variables:"
 	@echo "    demo  CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher|autoscaler"
 	@echo "    test  SUITES='unit …' selects, REQUIRE=all fails on skips, KUBECONFIG"
-	@echo "    long  SEED=n repeats a run"
+	@echo "    long, test-chaos  SEED=n repeats a run, MINUTES=n of random workload"
 	@echo "    lock  COOLDOWN_DAYS=$(COOLDOWN_DAYS), UPGRADE=1 renews versions"
 
 $(STAMP):
@@ -49,6 +51,9 @@ test: $(STAMP) ## every suite, with a table at the end
 
 check: $(STAMP) ## the quick loop: format, lint, types, imports, stubs, unit tests
 	@$(PYTHON) -m tests.suites check unit
+
+test-chaos: $(STAMP) ## the binder killed at every step on a real API server
+	@SEED=$(SEED) MINUTES=$(MINUTES) $(PYTHON) -m pytest -q -s tests/chaos
 
 cases: $(STAMP) ## the faults from the field, replayed
 	@$(PYTHON) -m tests.cases.run
@@ -75,8 +80,9 @@ bench-demo: $(STAMP) ## the demo against its goals
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher
 
-long: $(STAMP) ## the property tests with many more examples; SEED=n repeats a run
+long: $(STAMP) ## many more property examples, and chaos with every combination
 	@$(PYTHON) -m pytest -q tests/property --hypothesis-profile=long --timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
+	@CHAOS=all SEED=$(SEED) MINUTES=$(or $(MINUTES),10) $(PYTHON) -m pytest -q -s tests/chaos --timeout=0
 
 lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock

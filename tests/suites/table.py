@@ -87,7 +87,7 @@ SUITES: tuple[Suite, ...] = (
         steps=tuple(_check_steps()),
     ),
     Suite(name="unit", about="core and handlers, no sockets", minutes=2, steps=(_pytest("tests/unit"),)),
-    Suite(name="property", about="invariants, searched by hypothesis", minutes=6, steps=(_pytest("tests/property"),)),
+    Suite(name="property", about="invariants, searched by hypothesis", minutes=4, steps=(_pytest("tests/property"),)),
     Suite(
         name="contract-sandbox",
         about="stored messages; the Kubernetes API as the sandbox serves it",
@@ -105,7 +105,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="contract-kubernetes",
         about="the same rows on the real API server",
-        minutes=4,
+        minutes=3,
         steps=(_pytest("tests/contract", marks="kubernetes"),),
         needs=("kubernetes",),
     ),
@@ -129,11 +129,18 @@ SUITES: tuple[Suite, ...] = (
         steps=(_pytest("tests/e2e", marks="kubernetes"),),
         needs=("kubernetes",),
     ),
+    Suite(
+        name="chaos",
+        about="whatever dies, and whenever: no gang is left in part, on the real control plane",
+        minutes=10,
+        steps=(_pytest("tests/chaos"),),
+        needs=("kubernetes",),
+    ),
     Suite(name="demo", about="the demo command, in the sandbox", minutes=3, steps=(_tool("demo", "phalanx", "demo"),)),
     Suite(
         name="cases",
         about="the faults from the field, replayed",
-        minutes=5,
+        minutes=3,
         steps=(_pytest("tests/cases"),),
     ),
 )
