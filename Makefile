@@ -77,6 +77,9 @@ format: $(STAMP) ## format the code, and fix what ruff can fix
 bench-demo: $(STAMP) ## the demo against its goals
 	@$(PYTHON) -m bench.demo
 
+bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
+	@$(PYTHON) -m bench.binder
+
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher
 

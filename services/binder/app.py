@@ -207,7 +207,13 @@ class _Service:
             world=self._world,
             follower=self._follower,
             examiner=Examiner(pods, world=self._world, follower=self._follower, clock=runtime.clock),
-            writer=PodWriter(pods, tracer=runtime.tracer, metrics=metrics, clock=runtime.clock),
+            writer=PodWriter(
+                pods,
+                tracer=runtime.tracer,
+                metrics=metrics,
+                clock=runtime.clock,
+                workers=self._settings.bind_concurrency,
+            ),
             publisher=Publisher(
                 self._bus,
                 instance=self._settings.instance,

@@ -4,15 +4,15 @@ Repeating is safe because every write is fenced by the pod's version: at most on
 pod itself tells which. What a definite answer means is decided by `services.core.transaction_answers`.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from opentelemetry.trace import Tracer
-from tenacity import AsyncRetrying, retry_if_result, wait_random_exponential
+from opentelemetry.trace import Tracer, get_current_span
 
+from services.binder.bursting import LONGEST_S, WORKERS, Step, each
 from services.binder.metrics import BinderMetrics
 from services.binder.ports import Changed, Manifest, NoAnswer, PodApi
 from services.core.objects import Kind, Pod, TransactionId, Uid
@@ -41,7 +41,6 @@ MAX_UNSURE = 3
 MAX_PATCH_REFUSALS = 5
 """Refusals of a patch after which a member is judged without it."""
 
-SHORTEST_S, LONGEST_S = 0.05, 2.0
 _MARGIN = timedelta(seconds=LONGEST_S)
 
 T = TypeVar("T")
@@ -53,8 +52,11 @@ Tell = Callable[[Reason], None]
 class PodWriter:
     """Carries out the writes of transactions on pods."""
 
-    def __init__(self, api: PodApi, *, tracer: Tracer, metrics: BinderMetrics, clock: Clock) -> None:
-        """Keep the parts."""
+    def __init__(
+        self, api: PodApi, *, tracer: Tracer, metrics: BinderMetrics, clock: Clock, workers: int = WORKERS
+    ) -> None:
+        """Keep the parts. `workers` members of a burst are written at once; more than connections gain nothing."""
+        self._workers = workers
         self._api = api
         self._tracer = tracer
         self._metrics = metrics
@@ -71,9 +73,10 @@ class PodWriter:
         is_dry_run: bool,
     ) -> dict[Uid, Answer]:
         """Bind the members, or try to, all at once; returns when every answer is definite."""
+        attempts: list[_Binding] = []
 
-        async def one(target: Target) -> Answer:
-            attempt = _Binding(
+        def attempt(target: Target) -> Step[Answer]:
+            made = _Binding(
                 self._api,
                 namespace=namespace,
                 transaction=transaction,
@@ -83,23 +86,37 @@ class PodWriter:
                 tell=tell,
                 clock=self._clock,
             )
-            if is_dry_run:
-                return await attempt.settle()
-            attributes = {telemetry.ATTR_NODE: target.node, telemetry.ATTR_POD: target.pod}
-            with self._tracer.start_as_current_span(telemetry.SPAN_BINDING, attributes=attributes) as span:
-                answer = await attempt.settle()
-                span.set_attribute(telemetry.ATTR_OUTCOME, answer.verdict.value)
-            self._metrics.bindings.labels(outcome=answer.verdict.value).inc()
-            return answer
+            attempts.append(made)
+            return made.once
 
-        return await _all(targets, one)
+        try:
+            return await each(targets, attempt, clock=self._clock, workers=self._workers)
+        finally:
+            if not is_dry_run:
+                self._record(attempts)
+
+    def _record(self, attempts: Iterable["_Binding"]) -> None:
+        """Count the bindings, and make a span of each where the trace is recorded: after the burst, not within it."""
+        counts = Counter(one.answer.verdict for one in attempts if one.answer is not None)
+        for verdict, count in counts.items():
+            self._metrics.bindings.labels(outcome=verdict.value).inc(count)
+        if not get_current_span().is_recording():
+            return
+        for one in attempts:
+            attributes = {telemetry.ATTR_NODE: one.target.node, telemetry.ATTR_POD: one.target.pod}
+            if one.answer is not None:
+                attributes[telemetry.ATTR_OUTCOME] = one.answer.verdict.value
+            span = self._tracer.start_span(
+                telemetry.SPAN_BINDING, attributes=attributes, start_time=_nanoseconds(one.started_at)
+            )
+            span.end(_nanoseconds(one.ended_at or self._clock.now()))
 
     async def fence(
         self, namespace: str, *, transaction: TransactionId, targets: Sequence[Target], tell: Tell
     ) -> dict[Uid, Reading]:
         """Change the members, so that late copies of earlier writes fail, and return what they are now."""
 
-        async def one(target: Target) -> Reading:
+        def one(target: Target) -> Step[Reading]:
             refusals = 0
 
             async def once() -> Reading | None:
@@ -115,23 +132,21 @@ class PodWriter:
                     return await self._look(namespace, target=target, transaction=transaction, tell=tell)
                 return None
 
-            return await _until_definite(once, clock=self._clock)
+            return once
 
-        return await _all(targets, one)
+        return await each(targets, one, clock=self._clock, workers=self._workers)
 
     async def undo(
         self, namespace: str, *, transaction: TransactionId, targets: Sequence[Target], tell: Tell
     ) -> dict[Uid, Removal]:
         """Delete bound members, each announced first; repeats until every one is going or gone."""
 
-        async def one(target: Target) -> Removal:
-            attempt = _Removal(self._api, namespace=namespace, transaction=transaction, target=target, tell=tell)
-            removal = await _until_definite(attempt.once, clock=self._clock)
-            if removal is Removal.DELETED:
-                self._metrics.undone.inc()
-            return removal
+        def attempt(target: Target) -> Step[Removal]:
+            return _Removal(self._api, namespace=namespace, transaction=transaction, target=target, tell=tell).once
 
-        return await _all(targets, one)
+        removals = await each(targets, attempt, clock=self._clock, workers=self._workers)
+        self._metrics.undone.inc(sum(one is Removal.DELETED for one in removals.values()))
+        return removals
 
     async def _look(self, namespace: str, *, target: Target, transaction: TransactionId, tell: Tell) -> Reading | None:
         found = await _heard(self._api.read(namespace, names=[target.pod]), tell)
@@ -140,6 +155,23 @@ class PodWriter:
 
 class _Binding:
     """One member's binding, over as many requests as it takes."""
+
+    __slots__ = (
+        "_api",
+        "_clock",
+        "_conflicts",
+        "_is_dry_run",
+        "_is_in_doubt",
+        "_namespace",
+        "_tell",
+        "_transaction",
+        "_unsure",
+        "_until",
+        "answer",
+        "ended_at",
+        "started_at",
+        "target",
+    )
 
     def __init__(
         self,
@@ -156,7 +188,7 @@ class _Binding:
         self._api = api
         self._namespace = namespace
         self._transaction = transaction
-        self._target = target
+        self.target = target
         self._until = until
         self._is_dry_run = is_dry_run
         self._tell = tell
@@ -164,16 +196,24 @@ class _Binding:
         self._is_in_doubt = False
         self._conflicts = 0
         self._unsure = 0
+        self.answer: Answer | None = None
+        self.started_at = clock.now()
+        self.ended_at: datetime | None = None
 
-    async def settle(self) -> Answer:
-        """Repeat until the answer is definite."""
-        answer = await _until_definite(self._once, clock=self._clock)
-        return replace(answer, is_in_doubt=self._is_in_doubt and not self._is_dry_run)
+    async def once(self) -> Answer | None:
+        """Try; None where the answer is not definite yet."""
+        answer = await self._tried()
+        if answer is None:
+            return None
+        if self._is_in_doubt and not self._is_dry_run:
+            answer = replace(answer, is_in_doubt=True)
+        self.answer, self.ended_at = answer, self._clock.now()
+        return answer
 
-    async def _once(self) -> Answer | None:
+    async def _tried(self) -> Answer | None:
         try:
             answer = await self._api.bind(
-                self._namespace, target=self._target, transaction=self._transaction, is_dry_run=self._is_dry_run
+                self._namespace, target=self.target, transaction=self._transaction, is_dry_run=self._is_dry_run
             )
         except NoAnswer as error:
             self._is_in_doubt = True
@@ -182,13 +222,13 @@ class _Binding:
         match meaning_of(answer):
             case Meaning.TAKEN:
                 verdict = Verdict.PASSED if self._is_dry_run else Verdict.BOUND
-                return Answer(verdict=verdict, node=self._target.node)
+                return Answer(verdict=verdict, node=self.target.node)
             case Meaning.LOOK:
                 return await self._look(answer)
             case Meaning.FORBIDDEN:
                 return self._without_permission(answer)
             case Meaning.REFUSED:
-                return refused(answer.message, target=self._target)
+                return refused(answer.message, target=self.target)
             case meaning:
                 return self._later(answer, meaning)
 
@@ -200,7 +240,7 @@ class _Binding:
         if meaning is Meaning.UNSURE:
             self._unsure += 1
             if self._unsure >= MAX_UNSURE:
-                return refused(answer.message, target=self._target)
+                return refused(answer.message, target=self.target)
         return None
 
     def _without_permission(self, answer: ApiAnswer) -> Answer | None:
@@ -211,17 +251,17 @@ class _Binding:
 
     async def _look(self, answer: ApiAnswer) -> Answer | None:
         """Settle a conflict by the pod itself."""
-        found = await _heard(self._api.read(self._namespace, names=[self._target.pod]), self._tell)
+        found = await _heard(self._api.read(self._namespace, names=[self.target.pod]), self._tell)
         if found is None:
             return None
-        reading = _reading(found.get(self._target.pod), target=self._target, transaction=self._transaction)
-        given = settled(reading, target=self._target)
+        reading = _reading(found.get(self.target.pod), target=self.target, transaction=self._transaction)
+        given = settled(reading, target=self.target)
         if given is not None:
             return given
         self._conflicts += 1
-        if reading.version == self._target.version or self._conflicts > MAX_CONFLICTS:
-            return refused(answer.message, target=self._target)
-        self._target = replace(self._target, version=reading.version)
+        if reading.version == self.target.version or self._conflicts > MAX_CONFLICTS:
+            return refused(answer.message, target=self.target)
+        self.target = replace(self.target, version=reading.version)
         return None
 
 
@@ -276,17 +316,6 @@ class _Removal:
         return None
 
 
-async def _all(targets: Sequence[Target], work: Callable[[Target], Awaitable[T]]) -> dict[Uid, T]:
-    """Do the work for every member at once; how many requests are in flight is bounded by the adapter."""
-    async with asyncio.TaskGroup() as group:
-        tasks = {target.uid: group.create_task(_awaited(work(target))) for target in targets}
-    return {uid: task.result() for uid, task in tasks.items()}
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
-
-
 async def _heard(request: Awaitable[T], tell: Tell) -> T | None:
     """Return the answer, or None where there is none yet."""
     try:
@@ -294,19 +323,6 @@ async def _heard(request: Awaitable[T], tell: Tell) -> T | None:
     except NoAnswer as error:
         tell(Reason(code=ReasonCode.API_UNAVAILABLE, message=str(error), count=1))
         return None
-
-
-async def _until_definite(once: Callable[[], Awaitable[T | None]], *, clock: Clock) -> T:
-    """Repeat an idempotent step until it has an answer."""
-    patient = AsyncRetrying(
-        retry=retry_if_result(lambda answer: answer is None),
-        wait=wait_random_exponential(multiplier=SHORTEST_S, max=LONGEST_S),
-        sleep=clock.sleep,
-    )
-    answer: T | None = await patient(once)
-    if answer is None:
-        raise AssertionError("retried for ever, and yet ended")
-    return answer
 
 
 def _reading(manifest: Manifest | None, *, target: Target, transaction: TransactionId) -> Reading:
@@ -338,3 +354,8 @@ async def _patched(request: Awaitable[Changed], target: Target, tell: Tell) -> C
     if meaning is not Meaning.LOOK:
         tell(Reason(code=code, message=text, count=1))
     return changed if meaning in {Meaning.LOOK, Meaning.REFUSED} else None
+
+
+def _nanoseconds(moment: datetime) -> int:
+    """Return a moment as spans take it."""
+    return int(moment.timestamp() * 1e9)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
-from services.binder.binding import LONGEST_S, SHORTEST_S, Tell, read_pod
+from services.binder.binding import Tell, read_pod
+from services.binder.bursting import LONGEST_S, SHORTEST_S
 from services.binder.following import Follower
 from services.binder.ports import Manifest, NoAnswer, PodApi
 from services.binder.world import World

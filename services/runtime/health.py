@@ -52,6 +52,10 @@ class Readiness:
 
     def set(self, name: str, *, ready: bool, detail: str = "") -> None:
         """Register or change a condition; listeners hear about it when ready or not changes."""
+        known = self._conditions.get(name)
+        if known is not None and known.ready is ready and known.detail == detail:
+            # Told with every answer of a peer, so it has to cost nothing while nothing changes.
+            return
         before = self.is_ready
         self._conditions[name] = Condition(name=name, ready=ready, detail=detail)
         self._notify(before=before)

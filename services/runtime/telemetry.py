@@ -93,7 +93,8 @@ def shutdown(provider: TracerProvider) -> None:
 def inject() -> dict[str, str]:
     """Headers that carry the current span to another process; empty when there is none."""
     headers: dict[str, str] = {}
-    _propagator.inject(headers)
+    if get_current_span().get_span_context().is_valid:
+        _propagator.inject(headers)
     return headers
 
 

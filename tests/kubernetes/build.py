@@ -8,6 +8,7 @@ module compiles what the tests start. The result is kept in a folder per version
 """
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import re
@@ -70,6 +71,13 @@ NODE = (
 """What a real node needs besides."""
 
 
+def binding_loop() -> Binary:
+    """The loop that `bench.binder` compares the binder with; its name changes with its source, as nothing else does."""
+    source = (HERE / "bindingloop" / "main.go").read_bytes()
+    name = f"bindingloop-{hashlib.sha256(source).hexdigest()[:12]}"
+    return Binary(name=name, package="./bindingloop", module_dir=HERE, cold_build_minutes=1.0)
+
+
 def assets_dir() -> Path:
     """Folder of the binaries: `$KUBEBUILDER_ASSETS`, else the cache folder of this version."""
     assets = os.environ.get(ASSETS_VARIABLE)
@@ -127,10 +135,10 @@ def _go_version(go: Path) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
-def ensure(*, node: bool = False, console: Console | None = None) -> Path:
+def ensure(*, node: bool = False, further: Sequence[Binary] = (), console: Console | None = None) -> Path:
     """The folder with all wanted binaries, building those that are missing."""
     out = console or Console(stderr=True, soft_wrap=True)
-    wanted = CONTROL_PLANE + (NODE if node else ())
+    wanted = CONTROL_PLANE + (NODE if node else ()) + tuple(further)
     folder = assets_dir()
     if not missing(wanted, folder=folder):
         out.print(f"Kubernetes {KUBERNETES_VERSION} is ready in {folder}", highlight=False)

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -14,6 +14,9 @@ from services.core.transaction_answers import ApiAnswer
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
 from services.runtime.kube import KubeClient, KubeError, KubeUnavailable
+
+if TYPE_CHECKING:
+    from prometheus_client import Histogram
 
 CONDITION = "kubernetes api"
 REQUEST_TIMEOUT_S = 10.0
@@ -43,6 +46,8 @@ class KubeCalls:
         self._readiness = readiness
         self._metrics = metrics
         self._clock = clock
+        #: Looking a series up by its labels costs more than counting in it.
+        self._latencies: dict[tuple[str, str], Histogram] = {}
         readiness.set(CONDITION, ready=False, detail=f"waiting for {client.host}")
 
     async def write(
@@ -54,8 +59,9 @@ class KubeCalls:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        wants_object: bool = True,
     ) -> Changed:
-        """Send one request and return the answer, whatever it is.
+        """Send one request and return the answer, whatever it is. A success without `wants_object` is not decoded.
 
         Raises NoAnswer where there is none, and where this process may not write: it is asked in the last moment, for
         the wait before may have been a long one.
@@ -74,9 +80,10 @@ class KubeCalls:
                 raise NoAnswer(str(error)) from error
         self._observe(verb, str(reply.status), since_s=started_s)
         self._heard(reply.status, path=path)
-        manifest = _document(reply.body)
         if reply.status < _ERROR:
+            manifest = _document(reply.body) if wants_object else None
             return Changed(answer=ApiAnswer(status=reply.status), manifest=manifest)
+        manifest = _document(reply.body)
         answer = _refusal(reply.status, manifest, body=reply.body, retry_after=reply.headers.get("Retry-After", ""))
         if reply.status == _BUSY:
             self._pace.slow_down(retry_after_s=answer.retry_after_s)
@@ -127,7 +134,10 @@ class KubeCalls:
             self._readiness.set(CONDITION, ready=True, detail=self._client.host)
 
     def _observe(self, verb: str, status: str, *, since_s: float) -> None:
-        self._metrics.latency.labels(verb=verb, status=status).observe(self._clock.monotonic() - since_s)
+        series = self._latencies.get((verb, status))
+        if series is None:
+            series = self._latencies[verb, status] = self._metrics.latency.labels(verb=verb, status=status)
+        series.observe(self._clock.monotonic() - since_s)
 
 
 def _document(body: bytes) -> dict[str, Any] | None:

@@ -22,6 +22,8 @@ PAGE_OBJECTS = 500
 UNDONE_REASON = "PhalanxGangUndone"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_BY_US = {"fieldManager": FIELD_MANAGER}
+_DRY_RUN = _BY_US | {"dryRun": "All"}
 _NOT_FOUND = 404
 _ERROR = 400
 
@@ -70,9 +72,13 @@ class KubePods:
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": target.node},
         }
-        query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if is_dry_run else {})
         changed = await self._calls.write(
-            "bind", "POST", f"{_path(namespace, target.pod)}/binding", body=body, query=query
+            "bind",
+            "POST",
+            f"{_path(namespace, target.pod)}/binding",
+            body=body,
+            query=_DRY_RUN if is_dry_run else _BY_US,
+            wants_object=False,
         )
         return changed.answer
 
@@ -105,8 +111,7 @@ class KubePods:
         return changed.answer
 
     async def _patch(self, path: str, body: Mapping[str, Any], *, content_type: str) -> Changed:
-        query = {"fieldManager": FIELD_MANAGER}
-        return await self._calls.write("patch", "PATCH", path, body=body, query=query, content_type=content_type)
+        return await self._calls.write("patch", "PATCH", path, body=body, query=_BY_US, content_type=content_type)
 
     async def _get(self, namespace: str, *, name: str) -> Manifest | None:
         changed = await self._calls.write("get", "GET", _path(namespace, name))

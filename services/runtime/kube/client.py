@@ -4,6 +4,7 @@ Objects stay the dictionaries that the server sent: reducing them is the watcher
 caller knows whether repeating is safe. The one exception is a 401, after which rotated credentials are read again.
 """
 
+import functools
 import math
 import os
 import socket
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
+from urllib.parse import urlencode
 
 import aiohttp
 import orjson
@@ -127,7 +129,7 @@ class KubeClient:
         """Send one request and return the answer, an unsuccessful one too; KubeUnavailable when there is none."""
         data = body if isinstance(body, bytes | None) else orjson.dumps(body)
         ask = _Ask(method=method, path=path, query=query or {}, data=data, content_type=content_type)
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_TIMEOUT_S))
+        timeout = _timeout(timeout_s)
         reply = await self._reply(ask, timeout=timeout)
         if reply.status == _UNAUTHORIZED_STATUS and await self._credentials.renew():
             reply = await self._reply(ask, timeout=timeout)
@@ -273,7 +275,7 @@ class KubeClient:
             headers["Content-Type"] = ask.content_type
         return await session.request(
             ask.method,
-            URL(self._base + ask.path, encoded=True).with_query(ask.query),
+            URL(f"{self._base}{ask.path}{_encoded(tuple(ask.query.items()))}", encoded=True),
             data=ask.data,
             headers=headers,
             timeout=timeout,
@@ -325,8 +327,22 @@ def _watchful_socket(address: tuple[Any, ...]) -> socket.socket:
     return created
 
 
+@functools.lru_cache(maxsize=64)
+def _timeout(timeout_s: float) -> aiohttp.ClientTimeout:
+    """Limits of one request; callers use a handful of them, thousands of times."""
+    return aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_TIMEOUT_S))
+
+
+@functools.lru_cache(maxsize=256)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    """A query with its question mark, or nothing."""
+    return f"?{urlencode(query)}" if query else ""
+
+
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
     """The whole body, up to a size that no honest page reaches."""
+    if response.content_length is not None and response.content_length <= MAX_REPLY_BYTES:
+        return await response.read()
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_any():

@@ -71,3 +71,35 @@ async def test_a_silly_retry_after_is_bounded() -> None:
     await clock.settle()
     assert pace.in_flight == 1
     await end(tasks)
+
+
+async def test_a_place_is_given_in_order() -> None:
+    """Whoever comes later does not slip in before those who wait."""
+    pace = Pace(most=1, clock=FakeClock())
+    order: list[int] = []
+
+    async def request(number: int) -> None:
+        async with pace:
+            order.append(number)
+
+    async with pace:
+        tasks = [asyncio.create_task(request(number)) for number in range(3)]
+        await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(request(3)))
+    await asyncio.gather(*tasks)
+    assert order == [0, 1, 2, 3]
+    assert pace.in_flight == 0
+
+
+async def test_a_place_that_was_given_to_a_cancelled_request_goes_on() -> None:
+    """Cancelled in the moment in which it would have begun, it gives the place to the next."""
+    pace = Pace(most=1, clock=FakeClock())
+    async with pace:
+        first, second = await enter_many(pace, 2)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert pace.in_flight == 1
+    await end([second])
+    assert pace.in_flight == 0
