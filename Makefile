@@ -15,6 +15,8 @@ SUITES ?=
 SEED ?=
 # Minutes of the chaos suite's random workload; empty for its short form.
 MINUTES ?=
+# Scenarios of the comparison with kube-scheduler: how many (20), from which to which (7-9), or which (7,9).
+SEEDS ?= 10
 # Days that a release must be old before `make lock` takes it, and whether it may replace a version that is locked.
 COOLDOWN_DAYS ?= 7
 UPGRADE ?=
@@ -27,8 +29,8 @@ STAMP := $(VENV)/.installed-$(shell { cat requirements.lock pyproject.toml .ci/u
 COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
-.PHONY: help venv demo test test-chaos check cases kubernetes kubernetes-node proto lint format bench-demo bench-watcher long lock \
-	suites-table clean
+.PHONY: help venv demo test test-chaos test-differential check cases kubernetes kubernetes-node proto lint format \
+	bench-demo bench-watcher long lock suites-table clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +50,9 @@ demo: $(STAMP) ## gangs placed before your eyes, in less than half a minute
 
 test: $(STAMP) ## every suite, with a table at the end
 	@$(PYTHON) -m tests.suites $(SUITES)
+
+test-differential: $(STAMP) ## our placements beside those of kube-scheduler; SEEDS=n, 7-9 or 7,9
+	@$(PYTHON) -m tests.differential --seeds "$(SEEDS)"
 
 check: $(STAMP) ## the quick loop: format, lint, types, imports, stubs, unit tests
 	@$(PYTHON) -m tests.suites check unit

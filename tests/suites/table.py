@@ -83,7 +83,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="check",
         about="format, lint, types, imports, generated stubs",
-        minutes=4,
+        minutes=3,
         steps=tuple(_check_steps()),
     ),
     Suite(name="unit", about="core and handlers, no sockets", minutes=2, steps=(_pytest("tests/unit"),)),
@@ -112,14 +112,14 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="integration",
         about="one service or adapter with real NATS, gRPC and API servers",
-        minutes=10,
+        minutes=9,
         steps=(_pytest("tests/integration", "tests/kubernetes"),),
         uses=("kubernetes",),
     ),
     Suite(
         name="e2e-sandbox",
         about="all services on real NATS against the sandbox",
-        minutes=10,
+        minutes=9,
         steps=(_pytest("tests/e2e", marks="not kubernetes"),),
     ),
     Suite(
@@ -134,6 +134,13 @@ SUITES: tuple[Suite, ...] = (
         about="whatever dies, and whenever: no gang is left in part, on the real control plane",
         minutes=10,
         steps=(_pytest("tests/chaos"),),
+        needs=("kubernetes",),
+    ),
+    Suite(
+        name="differential",
+        about="our placements beside those of the real kube-scheduler, and the checker that judges both",
+        minutes=3,
+        steps=(_pytest("tests/differential"),),
         needs=("kubernetes",),
     ),
     Suite(name="demo", about="the demo command, in the sandbox", minutes=3, steps=(_tool("demo", "phalanx", "demo"),)),
