@@ -4,6 +4,7 @@ import asyncio
 
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.settings import AutoscalerSettings
+from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import following_policy
 from services.contracts.streams import STREAMS
 from services.runtime.bus import Bus
@@ -30,4 +31,14 @@ async def _work(settings: AutoscalerSettings, runtime: Runtime, *, metrics: Auto
     name = f"phalanx-autoscaler/{settings.instance}"
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
         await bus.keep_streams(STREAMS)
-        await Follower(stream=bus, readiness=runtime.readiness, metrics=metrics).run()
+        letters = DeadLetterBox(
+            bus,
+            service=runtime.service,
+            instance=settings.instance,
+            clock=runtime.clock,
+            metrics=DeadLetterMetrics(runtime.registry),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(letters.run(), name="storing dead letters")
+            follower = Follower(stream=bus, readiness=runtime.readiness, metrics=metrics, letters=letters)
+            group.create_task(follower.run(), name="following the decisions")

@@ -9,14 +9,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.autoscaler.ports import DecisionStream
 from services.contracts.cluster_codec import UndecodableMessage
-from services.contracts.decision_codec import EVENTS, decode_decision
+from services.contracts.dead_letter_box import DeadLetterBox
+from services.contracts.decision_codec import EVENTS, read_decision
 from services.contracts.streams import PLACEMENT_STREAM
 from services.core.ledger import Ledger
 from services.runtime.bus import Batch
 from services.runtime.health import Readiness
-from services.runtime.log import get
-
-_log = get("autoscaler.following")
 
 CONDITION = "placements"
 """Name of the autoscaler's own condition of readiness."""
@@ -47,6 +45,7 @@ class Follower:
     stream: DecisionStream
     readiness: Readiness
     metrics: AutoscalerMetrics
+    letters: DeadLetterBox
     ledger: Ledger = field(default_factory=Ledger)
 
     async def run(self) -> None:
@@ -63,10 +62,10 @@ class Follower:
     def _fold(self, batch: Batch) -> None:
         for message in batch.messages:
             try:
-                decision = decode_decision(message.data)
+                decision = read_decision(message.subject, message.data)
             except UndecodableMessage as error:
                 self.metrics.unreadable.inc()
-                _log.error("message.unreadable", subject=message.subject, detail=str(error))
+                self.letters.put(message, stream=PLACEMENT_STREAM.name, problem=str(error))
                 continue
             self.ledger.apply(decision)
             self.metrics.decisions.labels(event=EVENTS[type(decision.event)]).inc()

@@ -25,6 +25,7 @@ from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.transactions import Transactions
 from services.binder.world import World
+from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import following_policy
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS, TRANSACTIONS_STREAM
 from services.core.decisions import Decision
@@ -125,8 +126,20 @@ class _Service:
         self._bus = bus
         self._metrics = BinderMetrics(runtime.registry)
         self._world = World()
+        self._letters = DeadLetterBox(
+            bus,
+            service=runtime.service,
+            instance=settings.instance,
+            clock=runtime.clock,
+            metrics=DeadLetterMetrics(runtime.registry),
+        )
         self._follower = Follower(
-            bus, world=self._world, readiness=runtime.readiness, metrics=self._metrics, clock=runtime.clock
+            bus,
+            world=self._world,
+            readiness=runtime.readiness,
+            metrics=self._metrics,
+            letters=self._letters,
+            clock=runtime.clock,
         )
         self._calls = self._paced(client, most=settings.bind_concurrency)
         self._reporter = Reporter(
@@ -160,6 +173,7 @@ class _Service:
 
         try:
             start(self._calls.keep_in_touch(), "asking the API server for a sign of life")
+            start(self._letters.run(), "storing dead letters")
             start(self._follower.follow_cluster(transactions.on_gangs), "following the cluster")
             start(
                 self._follower.follow_placement(decided, on_caught_up=is_caught_up.set, on_reread=transactions.reread),

@@ -7,24 +7,20 @@ from datetime import datetime
 from services.binder.metrics import BinderMetrics
 from services.binder.ports import DecisionBus
 from services.binder.world import World
-from services.contracts.cluster_codec import UndecodableMessage, decode_change
-from services.contracts.decision_codec import decode_decision
+from services.contracts.cluster_codec import UndecodableMessage, UnknownKind, read_change
+from services.contracts.dead_letter_box import DeadLetterBox
+from services.contracts.decision_codec import read_decision
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
 from services.contracts.subjects import CLUSTER, PLACEMENT
 from services.core.cluster import Cluster
 from services.core.decisions import Decision
-from services.core.objects import ClusterChange, GangId, Kind
+from services.core.objects import ClusterChange, GangId
 from services.runtime.bus import Batch, Message
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
-from services.runtime.log import get
-
-_log = get("binder.following")
 
 CLUSTER_CONDITION = "cluster state"
 PLACEMENT_CONDITION = "open transactions"
-KIND_TOKEN = 3
-"""Place of the kind in a cluster subject: phalanx.cluster.v1.<kind>…"""
 
 OnGangs = Callable[[frozenset[GangId]], None]
 OnDecision = Callable[[Decision], None]
@@ -34,10 +30,18 @@ class Follower:
     """Keeps the world current. Nothing is decided before both streams were read to their ends once."""
 
     def __init__(
-        self, bus: DecisionBus, *, world: World, readiness: Readiness, metrics: BinderMetrics, clock: Clock
+        self,
+        bus: DecisionBus,
+        *,
+        world: World,
+        readiness: Readiness,
+        metrics: BinderMetrics,
+        letters: DeadLetterBox,
+        clock: Clock,
     ) -> None:
         """Keep the parts."""
         self._bus = bus
+        self._letters = letters
         self._world = world
         self._readiness = readiness
         self._metrics = metrics
@@ -132,9 +136,9 @@ class Follower:
             # Also past what cannot be read.
             into.placed_up_to = max(into.placed_up_to, message.sequence)
             try:
-                decision = decode_decision(message.data)
+                decision = read_decision(message.subject, message.data)
             except UndecodableMessage as error:
-                self._skip(message, error)
+                self._skip(message, error, stream=PLACEMENT_STREAM.name)
                 continue
             traceparent = message.headers.get("traceparent", "")
             into.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
@@ -155,11 +159,13 @@ class Follower:
 
     def _change(self, message: Message) -> ClusterChange | None:
         try:
-            return decode_change(Kind(message.subject.split(".")[KIND_TOKEN]), message.data)
-        except (UndecodableMessage, ValueError) as error:
-            self._skip(message, error)
+            return read_change(message.subject, message.data)
+        except UnknownKind:
+            return None
+        except UndecodableMessage as error:
+            self._skip(message, error, stream=CLUSTER_STREAM.name)
             return None
 
-    def _skip(self, message: Message, error: Exception) -> None:
+    def _skip(self, message: Message, error: Exception, *, stream: str) -> None:
         self._metrics.unreadable.inc()
-        _log.error("message.unreadable", subject=message.subject, sequence=message.sequence, problem=str(error))
+        self._letters.put(message, stream=stream, problem=str(error))

@@ -11,6 +11,7 @@ COMMANDS: Mapping[str, str] = {
     "why": "services.cli.why:why",
     "plan": "services.cli.plan:plan",
     "decisions": "services.cli.follow_decisions:decisions",
+    "dead-letters": "services.cli.dead_letters:dead_letters",
     "config": "services.cli.config_file:config",
     "settings": "services.cli.settings_reference:settings",
 }

@@ -28,6 +28,13 @@ class UndecodableMessage(ValueError):
     """Bytes that are not a message of the expected type, or a message without what it must carry."""
 
 
+class UnknownKind(UndecodableMessage):
+    """A message about a kind that this release does not know: nothing is wrong with it, a later watcher wrote it."""
+
+
+_KIND_TOKEN = 3
+"""Place of the kind in a cluster subject: phalanx.cluster.v1.<kind>…"""
+
 _DEVICE_KINDS = {
     Kind.RESOURCE_SLICE: "ResourceSlice",
     Kind.RESOURCE_CLAIM: "ResourceClaim",
@@ -42,6 +49,21 @@ _PHASES = {
     core.WatchPhase.ABSENT: pb.WATCH_PHASE_ABSENT,
 }
 _PHASES_BACK = {number: phase for phase, number in _PHASES.items()}
+
+
+def read_change(subject: str, data: bytes) -> ClusterChange:
+    """Return the change that a message of the cluster stream states. Raises UnknownKind and UndecodableMessage."""
+    tokens = subject.split(".")
+    word = tokens[_KIND_TOKEN] if len(tokens) > _KIND_TOKEN else ""
+    try:
+        kind = Kind(word)
+    except ValueError as error:
+        raise UnknownKind(f"kind {word!r} is not known to this release") from error
+    change = decode_change(kind, data)
+    expected = change_subject(change)
+    if expected != subject:
+        raise UndecodableMessage(f"is about an object that has another subject: {expected}")
+    return change
 
 
 def change_id(change: ClusterChange) -> str:

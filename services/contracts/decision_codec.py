@@ -125,6 +125,23 @@ def decode_decision(data: bytes) -> Decision:
         raise UndecodableMessage(f"a Decision about {message.gang!r}: {error}") from error
 
 
+def read_decision(subject: str, data: bytes) -> Decision:
+    """Return the decision that a message of the placement stream states, about the gang of its subject.
+
+    Raises UndecodableMessage also where it names no gang or no transaction: nobody could answer such a decision.
+    """
+    decision = decode_decision(data)
+    try:
+        expected = decision_subject(decision)
+    except ValueError as error:
+        raise UndecodableMessage(str(error)) from error
+    if expected != subject:
+        raise UndecodableMessage(f"is a decision about {decision.gang}, which has another subject: {expected}")
+    if not decision.transaction and not isinstance(decision.event, core.Waiting):
+        raise UndecodableMessage(f"a Decision about {decision.gang} names no transaction")
+    return decision
+
+
 def decode_event(message: pb.Decision) -> core.DecisionEvent:
     """Return what a Decision says happened. Raises UndecodableMessage and TimeOutOfRange."""
     match message.WhichOneof("event"):

@@ -5,7 +5,7 @@ All are made by the services themselves (idempotently), so that an installation 
 
 from dataclasses import dataclass
 
-from services.contracts.subjects import CLUSTER, PLACEMENT, SCALING, TRANSACTIONS_BUCKET
+from services.contracts.subjects import CLUSTER, DEAD_LETTERS, PLACEMENT, SCALING, TRANSACTIONS_BUCKET
 
 MIB = 2**20
 HOUR_S = 3600.0
@@ -62,6 +62,15 @@ SCALING_STREAM = Stream(
 )
 """Every decision about waking gangs from zero, for two weeks."""
 
+DEAD_LETTERS_STREAM = Stream(
+    name="PHALANX_DEAD_LETTERS",
+    subjects=(f"{DEAD_LETTERS}.>",),
+    max_age_s=14 * DAY_S,
+    max_bytes=256 * MIB,
+    max_messages_per_subject=1,
+)
+"""What services could not read or handle, for two weeks: one letter for each message and service."""
+
 TRANSACTIONS_STREAM = Stream(
     name=f"KV_{TRANSACTIONS_BUCKET}",
     subjects=(f"$KV.{TRANSACTIONS_BUCKET}.>",),
@@ -73,4 +82,4 @@ TRANSACTIONS_STREAM = Stream(
 )
 """The binder's journal: a key for each open transaction. Older than every decision, an entry explains nothing."""
 
-STREAMS = (CLUSTER_STREAM, PLACEMENT_STREAM, SCALING_STREAM)
+STREAMS = (CLUSTER_STREAM, PLACEMENT_STREAM, SCALING_STREAM, DEAD_LETTERS_STREAM)

@@ -1,7 +1,8 @@
 """Subjects of the bus: where each message goes, and what a reader subscribes to.
 
 `phalanx.cluster.v1.<kind>.<namespace>.<name>`, `phalanx.placement.v1.<kind>.<namespace>.<name>.<event>` and
-`phalanx.scaling.v1.<namespace>.<hpa>.<event>`. A cluster-scoped object has the namespace `_`; a `.` in a name
+`phalanx.scaling.v1.<namespace>.<hpa>.<event>`; what could not be read or handled is told again on
+`phalanx.deadletter.v1.<service>.<stream>.<sequence>`. A cluster-scoped object has the namespace `_`; a `.` in a name
 becomes `_`, which no Kubernetes name contains.
 """
 
@@ -12,6 +13,7 @@ from services.core.objects import GangId, Kind, Metadata, TransactionId
 CLUSTER = "phalanx.cluster.v1"
 PLACEMENT = "phalanx.placement.v1"
 SCALING = "phalanx.scaling.v1"
+DEAD_LETTERS = "phalanx.deadletter.v1"
 
 TRANSACTIONS_BUCKET = "phalanx_transactions"
 """KV bucket of the binder's journal."""
@@ -55,3 +57,8 @@ def scaling_subject(namespace: str, *, hpa: str, event: str) -> str:
 def transaction_subject(transaction: TransactionId) -> str:
     """Return the subject that a transaction's key has in the journal's bucket."""
     return f"$KV.{TRANSACTIONS_BUCKET}.{_NOT_IN_KEYS.sub('_', transaction)}"
+
+
+def dead_letter_subject(service: str, *, stream: str, sequence: int) -> str:
+    """Return the subject of the letter about one message; each service has letters of its own."""
+    return f"{DEAD_LETTERS}.{token(service)}.{token(stream)}.{sequence}"

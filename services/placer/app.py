@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import following_policy
 from services.contracts.streams import STREAMS
 from services.core.attention import DecisionPolicy
@@ -59,14 +60,24 @@ async def _work(
             sequences=sequences,
             leadership=leadership,
         )
+        letters = DeadLetterBox(
+            bus,
+            service=runtime.service,
+            instance=settings.instance,
+            clock=runtime.clock,
+            metrics=DeadLetterMetrics(runtime.registry),
+        )
         loop = Loop(
             bus=bus,
             mind=mind,
             publisher=publisher,
+            letters=letters,
             readiness=runtime.readiness,
             metrics=metrics,
             clock=runtime.clock,
             sequences=sequences,
             leadership=leadership,
         )
-        await loop.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(letters.run(), name="storing dead letters")
+            group.create_task(loop.run(), name="deciding")

@@ -13,6 +13,7 @@ from enum import Enum
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
+from services.contracts.dead_letter_box import DeadLetterBox
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
 from services.core.decider import Decider, Outcome
 from services.core.decisions import Proposed
@@ -54,6 +55,7 @@ class Loop:
     bus: DecisionBus
     mind: Mind
     publisher: Publisher
+    letters: DeadLetterBox
     readiness: Readiness
     metrics: PlacerMetrics
     clock: Clock
@@ -187,9 +189,9 @@ class Loop:
                 self._is_cluster_read.set()
 
     def _note(self, thought: Thought) -> None:
-        for sentence in thought.unreadable:
+        for one in thought.unreadable:
             self.metrics.unreadable.inc()
-            _log.error("message.unreadable", detail=sentence)
+            self.letters.put(one.message, stream=one.stream, problem=one.problem)
         if len(self._caught_up) < len(Source):
             self.readiness.set(CONDITION, ready=False, detail="reading the streams")
         elif thought.unsynced:

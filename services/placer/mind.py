@@ -12,31 +12,37 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
-from services.contracts.cluster_codec import UndecodableMessage, decode_change
-from services.contracts.decision_codec import decode_decision
+from services.contracts.cluster_codec import UndecodableMessage, UnknownKind, read_change
+from services.contracts.decision_codec import read_decision
+from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
 from services.core.attention import DecisionPolicy
 from services.core.decider import Decider, Outcome
 from services.core.decisions import Decision
-from services.core.objects import Kind
 from services.runtime.bus import Message
 
 T = TypeVar("T")
 
-KIND_TOKEN = 3
-"""Place of the kind in a cluster subject: phalanx.cluster.v1.<kind>…"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A message that was skipped, its stream, and why."""
+
+    message: Message
+    stream: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thought:
     """What came of folding some messages.
 
-    `due` is when time alone will make a difference. `unreadable` has a sentence for each message that was skipped.
+    `due` is when time alone will make a difference. `unreadable` are the messages that were skipped.
     """
 
     outcomes: tuple[Outcome, ...]
     due: datetime | None
     unsynced: tuple[str, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 class Mind:
@@ -88,18 +94,20 @@ class Mind:
         unreadable = []
         for message in changes:
             try:
-                change = decode_change(Kind(message.subject.split(".")[KIND_TOKEN]), message.data)
-            except (UndecodableMessage, ValueError) as error:
-                unreadable.append(f"{message.subject}: {error}")
+                change = read_change(message.subject, message.data)
+            except UnknownKind:
+                continue
+            except UndecodableMessage as error:
+                unreadable.append(Unreadable(message=message, stream=CLUSTER_STREAM.name, problem=str(error)))
                 continue
             self._decider.observe_change(
                 change, revision=message.sequence, at=now, cause=message.headers.get("traceparent", "")
             )
         for message in decisions:
             try:
-                decision = decode_decision(message.data)
+                decision = read_decision(message.subject, message.data)
             except UndecodableMessage as error:
-                unreadable.append(f"{message.subject}: {error}")
+                unreadable.append(Unreadable(message=message, stream=PLACEMENT_STREAM.name, problem=str(error)))
                 continue
             self._decider.observe_decision(decision, at=now)
         if epoch is not None and epoch != self._decider.policy.epoch:

@@ -295,6 +295,14 @@ class Bus:
         data, headers = found.data or b"", dict(found.headers or {})
         return Message(subject=found.subject or subject, data=data, headers=headers, sequence=int(found.seq or 0))
 
+    async def purge(self, stream: str, *, subject: str) -> None:
+        """Remove the messages of a subject or pattern; none may be there. Raises BusUnavailable."""
+        try:
+            async with self._request() as jetstream:
+                await jetstream.purge_stream(stream, subject=subject)
+        except _FAULTS as error:
+            raise BusUnavailable(f"{subject}: {error or type(error).__name__}") from error
+
     async def follow(
         self, stream: str, *, subjects: str | Sequence[str], last_per_subject: bool = True
     ) -> AsyncIterator[Batch]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.autoscaler.following import AutoscalerMetrics
 from services.binder.metrics import BinderMetrics
+from services.contracts.dead_letter_box import DeadLetterMetrics
 from services.placer.metrics import PlacerMetrics
 from services.runtime import telemetry
 from services.runtime.followed_file import FollowedFileMetrics
@@ -24,6 +25,7 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "autoscaler": AutoscalerMetrics,
     "election": LeadershipMetrics,
     "configuration file": FollowedFileMetrics,
+    "dead letters": DeadLetterMetrics,
 }
 ROW = re.compile(
     r"^\| `(?P<name>phalanx_\w+)(?:\{(?P<labels>[\w,]+)\})?` \| (?P<type>\w+) \| (?P<meaning>.+) \|$", re.MULTILINE

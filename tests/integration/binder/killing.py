@@ -33,6 +33,7 @@ from services.runtime.bus import Batch, BusUnavailable, Message
 from services.runtime.clock import SystemClock
 from services.runtime.health import Readiness
 from services.runtime.kube import KubeClient
+from tests.fakes.letters import letter_box
 
 T = TypeVar("T")
 
@@ -197,7 +198,8 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
     pace = Pace(most=16, clock=clock)
     calls = KubeCalls(client, pace=pace, readiness=readiness, metrics=metrics, clock=clock, may_write=lambda: True)
     pods = NumberedPods(KubePods(calls, clock=clock), steps=steps)
-    follower = Follower(numbered, world=world, readiness=readiness, metrics=metrics, clock=clock)
+    letters = letter_box(bus, clock=clock)
+    follower = Follower(numbered, world=world, readiness=readiness, metrics=metrics, letters=letters, clock=clock)
     journal = BusJournal(numbered, instance="test", entries=Entries(), metrics=metrics.journal, clock=clock)
     async with asyncio.TaskGroup() as tasks:
         tools = Tools(

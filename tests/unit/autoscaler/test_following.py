@@ -10,14 +10,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from services.autoscaler.following import AutoscalerMetrics, Follower
+from services.contracts.dead_letter_box import DeadLetterBox
+from services.contracts.dead_letters import decode_letter
 from services.contracts.decision_codec import decision_subject, encode_decision
-from services.contracts.streams import PLACEMENT_STREAM
+from services.contracts.streams import DEAD_LETTERS_STREAM, PLACEMENT_STREAM
 from services.core.decisions import Assignment, Committed, Decision, DecisionEvent, Proposed, Waiting
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.runtime.health import Readiness
 from tests.builders import START, seconds
 from tests.fakes.bus import FakeBus
+from tests.fakes.letters import letter_box
 
 TRAIN = GangId("podgroup/team-a/train")
 WAITING = Waiting(
@@ -41,11 +44,24 @@ class Autoscaler:
     bus: FakeBus
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     readiness: Readiness = field(default_factory=Readiness)
+    letters: DeadLetterBox = field(init=False)
     follower: Follower = field(init=False)
 
     def __post_init__(self) -> None:
         """Put the follower together as `services.autoscaler.app` does."""
-        self.follower = Follower(stream=self.bus, readiness=self.readiness, metrics=AutoscalerMetrics(self.registry))
+        self.letters = letter_box(self.bus, service="autoscaler")
+        self.follower = Follower(
+            stream=self.bus,
+            readiness=self.readiness,
+            metrics=AutoscalerMetrics(self.registry),
+            letters=self.letters,
+        )
+
+    async def run(self) -> None:
+        """Follow, and store dead letters."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.letters.run())
+            group.create_task(self.follower.run())
 
     def tell(self, event: DecisionEvent, *, transaction: str = "", after_s: float = 0) -> None:
         """Publish a decision about the gang."""
@@ -73,7 +89,7 @@ class Autoscaler:
 async def following(bus: FakeBus) -> AsyncIterator[Autoscaler]:
     """Run a follower while the block runs."""
     scene = Autoscaler(bus=bus)
-    running = asyncio.create_task(scene.follower.run())
+    running = asyncio.create_task(scene.run())
     try:
         yield scene
     finally:
@@ -124,6 +140,9 @@ async def test_unreadable_messages_are_skipped_and_counted(autoscaler: Autoscale
     await autoscaler.until_revision(2)
     assert autoscaler.registry.get_sample_value("phalanx_autoscaler_unreadable_messages_total") == 1
     assert autoscaler.seen("waiting") == 1
+    await until(lambda: bool(autoscaler.bus.stored(DEAD_LETTERS_STREAM.name)))
+    (letter,) = (decode_letter(message.data) for message in autoscaler.bus.stored(DEAD_LETTERS_STREAM.name))
+    assert (letter.id, letter.body) == ("autoscaler/PHALANX_PLACEMENT/1", b"\xff")
 
 
 async def test_interrupted_stream_is_folded_anew(autoscaler: Autoscaler) -> None:

@@ -71,7 +71,12 @@ def test_report() -> None:
     assert any("gang.decide" in line for line in lines)
     assert any(line.split() == ["phalanx.placement.v1.podgroup.demo.train.committed", "1"] for line in lines)
     patterns = [line.strip() for line in lines[lines.index("  subscribe to:") + 1 : -1]]
-    assert patterns == ["phalanx.cluster.v1.>", "phalanx.placement.v1.>", "phalanx.scaling.v1.>"]
+    assert patterns == [
+        "phalanx.cluster.v1.>",
+        "phalanx.placement.v1.>",
+        "phalanx.scaling.v1.>",
+        "phalanx.deadletter.v1.>",
+    ]
     assert "docs/subscribe.md" in lines[-1]
     assert not [line for line in lines if line != line.rstrip()]
 

@@ -51,4 +51,5 @@ def test_what_is_no_gang_id_is_refused(text: str) -> None:
 def test_streams_take_disjoint_subjects() -> None:
     """The server refuses overlapping streams."""
     subjects = [subject for stream in STREAMS for subject in stream.subjects]
-    assert sorted(subjects) == ["phalanx.cluster.v1.>", "phalanx.placement.v1.>", "phalanx.scaling.v1.>"]
+    areas = ("cluster", "deadletter", "placement", "scaling")
+    assert sorted(subjects) == [f"phalanx.{area}.v1.>" for area in areas]

@@ -29,6 +29,7 @@ from services.runtime.leadership import Leadership
 from tests.builders import START, synced
 from tests.fakes.bus import FakeBus
 from tests.fakes.clock import FakeClock
+from tests.fakes.letters import letter_box
 
 SETTLE_S = 0.05
 WAIT_S = 10.0
@@ -82,10 +83,12 @@ class Placer:
             sequences=sequences,
             leadership=self.leadership,
         )
+        self.letters = letter_box(bus, service="placer", clock=clock)
         self.loop = Loop(
             bus=bus,
             mind=mind,
             publisher=publisher,
+            letters=self.letters,
             readiness=self.readiness,
             metrics=metrics,
             clock=clock,
@@ -207,11 +210,12 @@ async def placing(
             tracer=tracer or NoOpTracer(),
             is_standby=is_standby,
         )
-        running = asyncio.create_task(placer.loop.run(), name="placer")
+        running = [asyncio.create_task(work) for work in (placer.loop.run(), placer.letters.run())]
         try:
             yield placer
         finally:
             mind.gate.set()
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+            for task in running:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
