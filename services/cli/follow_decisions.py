@@ -119,6 +119,8 @@ def _as_text(message: Message) -> str:
 
 def _detail(event: core.DecisionEvent) -> str:
     match event:
+        case core.Proposed(is_release=True):
+            return f"{len(event.assignments)} pods that are left are released"
         case core.Proposed():
             nodes = {one.node for one in event.assignments}
             return (
@@ -130,5 +132,7 @@ def _detail(event: core.DecisionEvent) -> str:
             return f"{len(event.open)} pods need another node, {len(event.bound)} are bound"
         case core.RolledBack():
             return f"{len(event.undone)} pods taken back, {len(event.kept)} kept: {summary(event.reasons)}"
-        case core.Waiting() | core.Refused():
+        case core.Degraded(is_over=True):
+            return f"{event.placed} of the {event.min_count} needed pods are there: over"
+        case core.Waiting() | core.Refused() | core.Degraded():
             return summary(event.reasons)

@@ -211,6 +211,8 @@ def _fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
             unscheduled_reason=item.unscheduled_reason,
             rules=encode_rules(item.rules),
             unreadable=item.unreadable,
+            failure=item.failure,
+            rejected_at=None if item.rejected_at is None else to_timestamp(item.rejected_at),
         )
     )
 
@@ -237,6 +239,8 @@ def _read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
         unscheduled_reason=pod.unscheduled_reason,
         rules=decode_rules(pod.rules) if pod.HasField("rules") else NO_RULES,
         unreadable=pod.unreadable,
+        failure=pod.failure,
+        rejected_at=from_timestamp(pod.rejected_at) if pod.HasField("rejected_at") else None,
     )
 
 

@@ -21,6 +21,7 @@ EVENTS: dict[type, str] = {
     core.Refused: "refused",
     core.RolledBack: "rolled_back",
     core.Repairing: "repairing",
+    core.Degraded: "degraded",
 }
 """Token of each event in subjects and CloudEvents types."""
 
@@ -34,14 +35,18 @@ _CODES: dict[ReasonCode, reason_pb2.ReasonCode] = {
     code: reason_pb2.ReasonCode.Value(_enum_name(code))  # type: ignore[misc]  # stubs call it int
     for code in ReasonCode
 }
+_POLICIES = {
+    core.DegradedPolicy.KEEP: pb.DEGRADED_POLICY_KEEP,
+    core.DegradedPolicy.RELEASE: pb.DEGRADED_POLICY_RELEASE,
+}
 _CODES_BACK = {number: code for code, number in _CODES.items()}
 
 
 def decision_id(decision: Decision) -> str:
     """Return the event's id. A repeated publish of the same decision has the same id."""
     event = decision.event
-    if isinstance(event, core.Waiting):
-        return f"{decision.gang}/waiting/{event.revision}/{decision.decided_at.timestamp():.6f}"
+    if isinstance(event, core.Waiting | core.Degraded):
+        return f"{decision.gang}/{EVENTS[type(event)]}/{event.revision}/{decision.decided_at.timestamp():.6f}"
     stage = event.round if isinstance(event, core.Proposed | core.Repairing) else 0
     return f"{decision.transaction}/{EVENTS[type(event)]}/{stage}"
 
@@ -103,6 +108,8 @@ def decision_message(decision: Decision) -> pb.Decision:
             )
         case core.Repairing() as event:
             message.repairing.CopyFrom(_encode_repairing(event))
+        case core.Degraded() as event:
+            message.degraded.CopyFrom(_encode_degraded(event))
     return message
 
 
@@ -172,6 +179,8 @@ def decode_event(message: pb.Decision) -> core.DecisionEvent:
             )
         case "repairing":
             return _decode_repairing(message.repairing)
+        case "degraded":
+            return _decode_degraded(message.degraded)
         case _:
             raise UndecodableMessage(f"a Decision about {message.gang!r} carries no event that this release knows")
 
@@ -218,6 +227,7 @@ def encode_proposed(event: core.Proposed) -> pb.Proposed:
         assignments=_encode_assignments(event.assignments),
         already_placed=event.already_placed,
         repair_window=to_duration(event.repair_window),
+        release=event.is_release,
     )
 
 
@@ -231,6 +241,7 @@ def decode_proposed(message: pb.Proposed) -> core.Proposed:
         assignments=_decode_assignments(message.assignments),
         already_placed=message.already_placed,
         repair_window=from_duration(message.repair_window),
+        is_release=message.release,
     )
 
 
@@ -267,4 +278,29 @@ def _decode_repairing(message: pb.Repairing) -> core.Repairing:
         ),
         until=from_timestamp(message.until),
         min_count=message.min_count,
+    )
+
+
+def _encode_degraded(event: core.Degraded) -> pb.Degraded:
+    return pb.Degraded(
+        revision=event.revision,
+        min_count=event.min_count,
+        placed=event.placed,
+        until=to_timestamp(event.until),
+        policy=_POLICIES[event.policy],
+        over=event.is_over,
+        reasons=encode_reasons(event.reasons),
+    )
+
+
+def _decode_degraded(message: pb.Degraded) -> core.Degraded:
+    is_release = message.policy == pb.DEGRADED_POLICY_RELEASE
+    return core.Degraded(
+        revision=message.revision,
+        min_count=message.min_count,
+        placed=message.placed,
+        until=from_timestamp(message.until),
+        policy=core.DegradedPolicy.RELEASE if is_release else core.DegradedPolicy.KEEP,
+        is_over=message.over,
+        reasons=decode_reasons(message.reasons),
     )

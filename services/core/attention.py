@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from services.core.decisions import Decision, Refused, Waiting
+from services.core.degraded import DegradedTerms
 from services.core.objects import GangId, Pod, TransactionId, Uid
 from services.core.quantities import Resources
 
@@ -32,6 +33,9 @@ class DecisionPolicy:
     backoff: timedelta = timedelta(seconds=1)
     max_backoff: timedelta = timedelta(minutes=5)
     epoch: int = 0
+    degraded: DegradedTerms = field(default_factory=DegradedTerms)
+    #: How long a node whose kubelet rejected a member is excluded for those that ask for the same.
+    rejection_memory: timedelta = timedelta(minutes=5)
 
 
 @dataclass(slots=True, kw_only=True)

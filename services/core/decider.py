@@ -5,7 +5,7 @@ and no others. It never reads a clock: moments are arguments, and `next_due` say
 Decisions take effect here when they are made; `reject` takes one back that could not be published.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,6 +14,8 @@ from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
     Decision,
+    Degraded,
+    DegradedPolicy,
     Proposed,
     Refused,
     Repairing,
@@ -21,12 +23,16 @@ from services.core.decisions import (
     Waiting,
     written_members,
 )
+from services.core.degraded import release, stand_ins
 from services.core.gangs import Gang, MemberState, state_of
 from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
+from services.core.mending import Mending
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.reasons import Reason, codes
-from services.core.solver import Placement, Refusal, classes_of, solve
+from services.core.rejections import Rejections, is_rejected
+from services.core.repairing import Unplaced, assignments_of, hold_room, next_round, room_for
+from services.core.solver import Placement, Refusal
 from services.core.trying import Hopeless, constraints_of_all, repair_window, try_gang
 
 
@@ -46,6 +52,8 @@ class Decider:
     policy: DecisionPolicy = field(default_factory=DecisionPolicy)
     cluster: Cluster = field(default_factory=Cluster)
     ledger: Ledger = field(default_factory=Ledger)
+    rejections: Rejections = field(init=False)
+    mending: Mending = field(init=False)
     _records: dict[GangId, GangRecord] = field(default_factory=dict)
     _awake: set[GangId] = field(default_factory=set)
     _roomier: set[NodeName] = field(default_factory=set)
@@ -55,12 +63,21 @@ class Decider:
     _decided_at: datetime | None = None
     _serial: int = 0
 
+    def __post_init__(self) -> None:
+        """Take the policy's terms."""
+        self.rejections = Rejections(memory=self.policy.rejection_memory)
+        self.mending = Mending(terms=self.policy.degraded)
+
     def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
         """Fold a change of the cluster; `cause` is its trace context."""
         arrives = self._arrives(change)
         effects = self.cluster.apply(change, revision=revision)
         if isinstance(change, Applied) and isinstance(change.object, Pod):
             recall(self.cluster, ledger=self.ledger, pod=change.object)
+            if is_rejected(change.object) and effects.gangs:
+                self.rejections.note(change.object, at=at)
+        if not arrives:
+            self.mending.touch(effects.gangs)
         for gang in effects.gangs:
             record = self._records.setdefault(gang, GangRecord())
             self._awake.add(gang)
@@ -91,21 +108,24 @@ class Decider:
                 if after is not before:
                     for member in repairing.open:
                         self._withdraw(member.uid)
-            case Waiting():
+            case Waiting() | Degraded():
                 return
             case _:
                 self._settle_end(decision, before, at=at)
+                self.mending.touch({decision.gang})
 
     def decide(self, now: datetime) -> tuple[Outcome, ...]:
         """Try every gang that something may have helped, repairs first, and return what was decided."""
         if self.cluster.unsynced():
             return ()
         self._follow_clock(now)
+        self._awake |= self.rejections.forget(now) & self._records.keys()
         outcomes: list[Outcome] = []
         held: list[Promise] = []
         try:
             for transaction in [one for one in self.ledger.open() if one.repairing is not None]:
                 outcomes += self._repair(transaction, held=held, now=now)
+            outcomes += self._mend(now, held=held)
             places = frozenset((promise.uid, promise.node) for promise in held)
             # What is held no longer has never been promised, so that no withdrawal tells of it.
             self._roomier |= {node for _, node in self._held - places}
@@ -122,6 +142,9 @@ class Decider:
         if self.cluster.unsynced():
             return None
         due = [moment for gang in self._awake if (moment := self._records[gang].not_before(self.policy)) is not None]
+        ahead = [self._records[gang].not_before(self.policy) for gang in self.mending.ahead(now)]
+        moments = (*ahead, self.mending.next_due(now), self.rejections.next_due())
+        due += [moment for moment in moments if moment is not None and moment > now]
         return max(min(due), now) if due else None
 
     def reject(self, decision: Decision) -> None:
@@ -137,6 +160,8 @@ class Decider:
                         self._withdraw(assignment.uid)
         else:
             self.ledger.unpublish(decision)
+            if isinstance(decision.event, Degraded):
+                self.mending.take_back(decision.gang)
         self._awake |= {decision.gang} & self._records.keys()
 
     def answer(self, gang: GangId) -> tuple[Waiting | None, datetime | None]:
@@ -162,6 +187,7 @@ class Decider:
         if self._decided_at is not None and now < self._decided_at:
             for record in self._records.values():
                 record.shift(now - self._decided_at)
+            self.mending.shift(self._decided_at, now=now)
         self._decided_at = now
 
     def _arrives(self, change: ClusterChange) -> bool:
@@ -192,7 +218,7 @@ class Decider:
             if moment is not None and moment > now:
                 continue
             self._awake.discard(gang_id)
-            if self.ledger.of_gang(gang_id) is not None:
+            if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
                 continue
             gang = self.cluster.gang(gang_id)
             if gang is not None and self._is_unseen(gang):
@@ -209,19 +235,17 @@ class Decider:
         record = self._records[gang.id]
         record.first_at = None
         snapshot = self.cluster.snapshot(constraints_of_all(gang.open))
-        match try_gang(gang, snapshot):
+        match try_gang(gang, snapshot, excluded_nodes=self.rejections.excluded(gang.open)):
             case Placement(nodes=nodes):
                 proposal = Proposed(
                     revision=self.cluster.revision,
                     deadline=now + self.policy.deadline,
                     min_count=gang.min_count,
-                    assignments=_assignments(nodes, pods=gang.open),
+                    assignments=assignments_of(nodes, pods=gang.open),
                     already_placed=len(gang.placed),
                     repair_window=repair_window(gang, default=self.policy.repair_window),
                 )
-                self._serial += 1
-                transaction = transaction_id(gang.id, revision=self.cluster.revision, at=now, serial=self._serial)
-                return [self._propose(gang.id, transaction, proposal, now=now)]
+                return [self._propose(gang.id, self._transaction_id(gang.id, now), proposal, now=now)]
             case Refusal() as refusal:
                 record.least, record.needed = least_of(gang.open), gang.needed
                 return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
@@ -231,53 +255,58 @@ class Decider:
 
     def _repair(self, transaction: OpenTransaction, *, held: list[Promise], now: datetime) -> list[Outcome]:
         """Return the next round of a transaction, or hold what could be had of it against newcomers."""
-        repairing = transaction.repairing
         gang = self.cluster.gang(transaction.gang)
-        if repairing is None or gang is None:
+        if transaction.repairing is None or gang is None:
             return []
-        bound = {one.uid for one in repairing.bound}
-        pending = tuple(
-            one
-            for one in transaction.assignments
-            if (promise := self.cluster.promises().get(one.uid)) is not None
-            and promise.transaction == transaction.id
-            and one.uid not in bound
-        )
-        settled = bound | {pod.metadata.uid for pod in gang.open if pod.metadata.uid in self.cluster.promises()}
-        members = tuple(pod for pod in gang.open if pod.metadata.uid not in settled)
-        counted = len(settled | {pod.metadata.uid for pod in gang.placed})
-        if not members:
-            return []
-        excluded = {one.uid: frozenset(one.excluded_nodes) for one in repairing.open}
-        answer = solve(
-            self.cluster.snapshot(constraints_of_all(members)),
-            classes=classes_of(members, excluded_nodes=excluded),
-            needed=max(repairing.min_count - counted, 1),
-        )
-        if isinstance(answer, Refusal):
-            self._hold(transaction, members, answer, held=held)
-            return []
-        fresh = _assignments(answer.nodes, pods=members)
-        proposal = Proposed(
-            revision=self.cluster.revision,
-            deadline=repairing.until,
-            min_count=repairing.min_count,
-            round=repairing.round + 1,
-            assignments=(*repairing.bound, *pending, *fresh),
-            already_placed=transaction.proposal.already_placed,
-            repair_window=transaction.proposal.repair_window,
-        )
-        return [self._propose(gang.id, transaction.id, proposal, now=now)]
+        match next_round(self.cluster, transaction, gang=gang, rejections=self.rejections):
+            case Proposed() as proposal:
+                return [self._propose(gang.id, transaction.id, proposal, now=now)]
+            case Unplaced() as unplaced:
+                held += hold_room(self.cluster, unplaced, gang=gang.id, transaction=transaction.id)
+        return []
 
-    def _hold(
-        self, transaction: OpenTransaction, members: tuple[Pod, ...], refusal: Refusal, *, held: list[Promise]
-    ) -> None:
-        requests = {pod.metadata.uid: pod.requests for pod in members}
-        for uid, node in refusal.partial.items():
-            self.cluster.inventory.charge(node, requests=requests[uid])
-            held.append(
-                Promise(uid=uid, gang=transaction.gang, transaction=transaction.id, node=node, requests=requests[uid])
+    def _mend(self, now: datetime, *, held: list[Promise]) -> list[Outcome]:
+        """Place what is missing of degraded gangs, or hold what could be had of it, and tell what there is to tell."""
+        found = self.mending.look(self.cluster, self.ledger, now=now)
+        outcomes = [self._tell(gang, event, now=now) for gang, event in found.over]
+        for gang in found.degraded:
+            outcomes += self._mend_one(gang, now=now, held=held)
+        return outcomes
+
+    def _mend_one(self, gang: Gang, *, now: datetime, held: list[Promise]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        moment = self._records[gang.id].not_before(self.policy)
+        is_due = moment is None or moment <= now
+        fall = self.mending.fall(gang.id)
+        if self.mending.is_ahead(gang.id, now=now):
+            if gang.open and is_due:
+                outcomes += self._try(gang, now=now)
+            if self.ledger.of_gang(gang.id) is not None:
+                return outcomes
+            missing = (*gang.open, *stand_ins(gang))
+            held += hold_room(
+                self.cluster, room_for(self.cluster, members=missing, rejections=self.rejections), gang=gang.id
             )
+        elif fall is not None and fall.told is not None and fall.told.policy is DegradedPolicy.RELEASE and is_due:
+            proposal = release(gang, revision=self.cluster.revision, deadline=now + self.policy.deadline)
+            if proposal is not None:
+                return [self._propose(gang.id, self._transaction_id(gang.id, now), proposal, now=now)]
+        word = self.mending.word(gang, revision=self.cluster.revision, now=now)
+        if word is None:
+            return outcomes
+        # A gang whose time is over waits as others do.
+        self._awake.add(gang.id)
+        return [*outcomes, self._tell(gang.id, word, now=now)]
+
+    def _tell(self, gang: GangId, event: Degraded, *, now: datetime) -> Outcome:
+        decision = Decision(gang=gang, event=event, decided_at=now, epoch=self.policy.epoch)
+        self.ledger.apply(decision)
+        record = self._records.get(gang)
+        return Outcome(decision=decision, cause="" if record is None else record.cause)
+
+    def _transaction_id(self, gang: GangId, now: datetime) -> TransactionId:
+        self._serial += 1
+        return transaction_id(gang, revision=self.cluster.revision, at=now, serial=self._serial)
 
     def _propose(self, gang: GangId, transaction: TransactionId, proposal: Proposed, *, now: datetime) -> Outcome:
         decision = Decision(gang=gang, event=proposal, decided_at=now, transaction=transaction, epoch=self.policy.epoch)
@@ -355,10 +384,3 @@ class Decider:
         node = self.cluster.withdraw(uid)
         if node is not None:
             self._roomier.add(node)
-
-
-def _assignments(nodes: Mapping[Uid, NodeName], *, pods: Iterable[Pod]) -> tuple[Assignment, ...]:
-    """Return the placement by pod name: uids are random, and what is tried first should not be."""
-    placed = [pod.metadata for pod in pods if pod.metadata.uid in nodes]
-    ordered = sorted(placed, key=lambda metadata: metadata.name)
-    return tuple(Assignment(pod=one.name, uid=one.uid, node=nodes[one.uid]) for one in ordered)

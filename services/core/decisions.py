@@ -5,6 +5,7 @@ They mirror `proto/phalanx/placement/v1/decision.proto`; `services.contracts.dec
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason
@@ -40,6 +41,8 @@ class Proposed:
     round: int = 0
     already_placed: int = 0
     repair_window: timedelta = timedelta(seconds=30)
+    #: Nothing is to be placed: these members are what is left of a degraded gang, and are to be taken back.
+    is_release: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +93,35 @@ class Repairing:
     min_count: int
 
 
-DecisionEvent = Proposed | Waiting | Committed | Refused | RolledBack | Repairing
+class DegradedPolicy(StrEnum):
+    """What happens to a gang that stays degraded."""
+
+    KEEP = "keep"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degraded:
+    """Fewer members are left of a committed gang than it needs; its repair goes ahead of others `until` then.
+
+    `is_over` takes it back: it has enough again, or nobody is left.
+    """
+
+    revision: int
+    min_count: int
+    placed: int
+    until: datetime
+    policy: DegradedPolicy = DegradedPolicy.KEEP
+    is_over: bool = False
+    reasons: tuple[Reason, ...] = ()
+
+
+DecisionEvent = Proposed | Waiting | Committed | Refused | RolledBack | Repairing | Degraded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """An event about one gang. `transaction` is empty for Waiting; `epoch` is 0 without election."""
+    """An event about one gang. `transaction` is empty for Waiting and Degraded; `epoch` is 0 without election."""
 
     gang: GangId
     event: DecisionEvent

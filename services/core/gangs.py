@@ -57,6 +57,7 @@ class Gang:
     placed: tuple[Pod, ...] = ()
     gated: tuple[Pod, ...] = ()
     foreign: tuple[Pod, ...] = ()
+    gone: tuple[Pod, ...] = ()
 
     @property
     def existing(self) -> int:
@@ -134,6 +135,7 @@ def assemble(gang: GangId, *, pods: Iterable[Pod], group: PodGroup | None) -> Ga
         placed=tuple(pod for pod in members[MemberState.PLACED] if pod.metadata.uid not in past),
         gated=tuple(members[MemberState.GATED]),
         foreign=tuple(members[MemberState.FOREIGN]),
+        gone=tuple(members[MemberState.GONE]),
     )
 
 

@@ -7,7 +7,7 @@ which gangs wait and why, from the last message of each subject alone.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from services.core.decisions import Assignment, Decision, Proposed, Repairing, Waiting
+from services.core.decisions import Assignment, Committed, Decision, Degraded, Proposed, Repairing, Waiting
 from services.core.objects import GangId, TransactionId
 
 MAX_ENDED = 65_536
@@ -53,6 +53,8 @@ class Ledger:
     _ended: dict[TransactionId, None] = field(default_factory=dict)
     _waiting: dict[GangId, Decision] = field(default_factory=dict)
     _last: dict[GangId, Decision] = field(default_factory=dict)
+    _degraded: dict[GangId, Decision] = field(default_factory=dict)
+    _committed: dict[GangId, Decision] = field(default_factory=dict)
 
     def apply(self, decision: Decision) -> None:
         """Fold one decision. Repeated and late ones change nothing."""
@@ -61,6 +63,9 @@ class Ledger:
             self._last[decision.gang] = decision
         if decision.ends_transaction:
             self._end(decision)
+            return
+        if isinstance(decision.event, Degraded):
+            self._fall(decision, decision.event)
             return
         match decision.event:
             case Waiting():
@@ -93,6 +98,18 @@ class Ledger:
         """Return what was last published about the gang's waiting, unless something else happened since."""
         return self._waiting.get(gang)
 
+    def degraded(self, gang: GangId) -> Decision | None:
+        """Return what was last published about the gang being degraded, unless that is over."""
+        return self._degraded.get(gang)
+
+    def degraded_gangs(self) -> frozenset[GangId]:
+        """Return the gangs that were published as degraded."""
+        return frozenset(self._degraded)
+
+    def last_commit(self, gang: GangId) -> Decision | None:
+        """Return the last Committed of a gang, or of one of the same name before it."""
+        return self._committed.get(gang)
+
     def last(self, gang: GangId) -> Decision | None:
         """Return the last decision about a gang."""
         return self._last.get(gang)
@@ -108,15 +125,18 @@ class Ledger:
             del self._by_gang[known.gang]
 
     def unpublish(self, decision: Decision) -> None:
-        """Drop a Waiting that was decided here and could not be published."""
-        if self._waiting.get(decision.gang) == decision:
-            del self._waiting[decision.gang]
+        """Drop a Waiting or Degraded that was decided here and could not be published."""
+        for known in (self._waiting, self._degraded):
+            if known.get(decision.gang) == decision:
+                del known[decision.gang]
 
     def forget(self, gang: GangId) -> None:
         """Drop what is remembered of a gang that is gone and has no open transaction."""
         if gang not in self._by_gang:
             self._waiting.pop(gang, None)
             self._last.pop(gang, None)
+            self._degraded.pop(gang, None)
+            self._committed.pop(gang, None)
 
     def _propose(self, decision: Decision, proposal: Proposed) -> None:
         known = self._open.get(decision.transaction)
@@ -145,3 +165,20 @@ class Ledger:
         if ended is not None and self._by_gang.get(ended.gang) == decision.transaction:
             del self._by_gang[ended.gang]
         self._waiting.pop(decision.gang, None)
+        if isinstance(decision.event, Committed):
+            known = self._committed.get(decision.gang)
+            if known is None or known.decided_at <= decision.decided_at:
+                self._committed[decision.gang] = decision
+            self._recover(decision)
+
+    def _fall(self, decision: Decision, event: Degraded) -> None:
+        commit = self._committed.get(decision.gang)
+        if event.is_over or (commit is not None and commit.decided_at > decision.decided_at):
+            self._recover(decision)
+        else:
+            self._degraded[decision.gang] = decision
+
+    def _recover(self, decision: Decision) -> None:
+        known = self._degraded.get(decision.gang)
+        if known is not None and known.decided_at <= decision.decided_at:
+            del self._degraded[decision.gang]

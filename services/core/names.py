@@ -18,6 +18,12 @@ REPAIR_WINDOW_ANNOTATION = PREFIX + "repair-window"
 ALLOW_DELETE_ANNOTATION = PREFIX + "allow-delete"
 """On a PodGroup: `"true"` lets an undo delete bound pods that no controller would recreate."""
 
+DEGRADED_POLICY_ANNOTATION = PREFIX + "degraded-policy"
+"""On a PodGroup: `keep` or `release`, what happens where the gang stays below its minCount."""
+
+DEGRADED_TIMEOUT_ANNOTATION = PREFIX + "degraded-timeout"
+"""On a PodGroup: how long a gang below its minCount is repaired ahead of others, as `5m`."""
+
 WAKE_ANNOTATION = PREFIX + "wake"
 """On an HorizontalPodAutoscaler: how its target is woken from zero."""
 
@@ -62,3 +68,6 @@ CONDITION_COMMITTED = PREFIX + "Committed"
 
 CONDITION_REPAIRING = PREFIX + "Repairing"
 """Our condition on PodGroups: True while members are re-placed around bound ones."""
+
+CONDITION_DEGRADED = PREFIX + "Degraded"
+"""Our condition on PodGroups: True while fewer members are left than the gang needs."""

@@ -47,7 +47,7 @@ TEXT_OF_VERDICT: Mapping[Verdict, str] = {
     Verdict.TAINTED: "tainted against these pods",
     Verdict.SELECTOR: "without the labels of nodeSelector",
     Verdict.AFFINITY: "outside the required node affinity",
-    Verdict.EXCLUDED: "excluded, because the API refused a binding there",
+    Verdict.EXCLUDED: "excluded, because the API or the kubelet refused a member there",
 }
 
 

@@ -113,6 +113,9 @@ class Pod:
     unscheduled_reason: str = ""
     rules: PodRules = NO_RULES
     unreadable: str = ""
+    #: status.reason of a failed pod, and when its kubelet rejected it, where no container of it ever started.
+    failure: str = ""
+    rejected_at: datetime | None = None
     """What of the pod cannot be read: the field, what it should be, and what it is. Such a pod is not placed."""
 
     @property

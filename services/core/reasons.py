@@ -38,6 +38,9 @@ class ReasonCode(StrEnum):
     KEPT_WITHOUT_CONTROLLER = "KeptWithoutController"
     API_UNAVAILABLE = "ApiUnavailable"
     FORBIDDEN = "Forbidden"
+    KUBELET_REJECTED = "KubeletRejected"
+    QUORUM_LOST = "QuorumLost"
+    DEGRADED_TOO_LONG = "DegradedTooLong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from services.core.manifests import (
     objects_at,
     text_at,
     text_mapping_at,
+    time_at,
 )
 from services.core.objects import Metadata, NodeName, Pod
 from services.core.pod_requests import effective_requests
@@ -30,12 +31,14 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
     scheduled = condition(status, "PodScheduled")
     group = mapping_at(spec, "schedulingGroup", at="spec.schedulingGroup")
     rules = reduce_rules(metadata, spec)
+    phase = text_at(status, "phase", at="status.phase", default="Pending")
+    is_failed, has_started = phase == "Failed", _has_started(status)
     return Pod(
         metadata=metadata,
         scheduler_name=text_at(spec, "schedulerName", at="spec.schedulerName", default="default-scheduler"),
         group=text_at(group, "podGroupName", at="spec.schedulingGroup.podGroupName"),
         node=NodeName(text_at(spec, "nodeName", at="spec.nodeName")),
-        phase=text_at(status, "phase", at="status.phase", default="Pending"),
+        phase=phase,
         is_gated=bool(objects_at(spec, "schedulingGates", at="spec.schedulingGates")),
         requests=effective_requests(manifest),
         priority=integer_at(spec, "priority", at="spec.priority"),
@@ -51,8 +54,10 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
             for path, item in numbered(spec, "tolerations", at="spec.tolerations")
         ),
         unsupported=tuple(_unsupported(spec, rules)),
-        has_started=_has_started(status),
+        has_started=has_started,
         rules=rules,
+        failure=text_at(status, "reason", at="status.reason") if is_failed else "",
+        rejected_at=time_at(status, "startTime", at="status.startTime") if is_failed and not has_started else None,
         unscheduled_reason=(
             text_at(scheduled, "reason", at="status.conditions[].reason") if scheduled.get("status") == "False" else ""
         ),

@@ -9,8 +9,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from services.core.decisions import Committed, Decision, Refused, Repairing, RolledBack, Waiting
-from services.core.names import CONDITION_COMMITTED, CONDITION_INITIALLY_SCHEDULED, CONDITION_REPAIRING
+from services.core.decisions import (
+    Committed,
+    Decision,
+    Degraded,
+    DegradedPolicy,
+    Refused,
+    Repairing,
+    RolledBack,
+    Waiting,
+)
+from services.core.names import (
+    CONDITION_COMMITTED,
+    CONDITION_DEGRADED,
+    CONDITION_INITIALLY_SCHEDULED,
+    CONDITION_REPAIRING,
+)
 from services.core.objects import GangId, Owner
 from services.core.reasons import Reason, ReasonCode, codes, summary
 
@@ -77,6 +91,8 @@ def report_of(decision: Decision) -> Report | None:
             return _committed(decision, event)
         case Repairing() as event:
             return _repairing(decision, event)
+        case Degraded() as event:
+            return _degraded(decision, event)
         case Refused(reasons=reasons) | RolledBack(reasons=reasons):
             return _failed(decision, reasons)
         case _:
@@ -173,6 +189,7 @@ def _committed(decision: Decision, event: Committed) -> Report:
             ConditionWrite(type=CONDITION_INITIALLY_SCHEDULED, is_true=True, reason="Scheduled"),
             ConditionWrite(type=CONDITION_COMMITTED, is_true=True, reason="Committed", message=text),
             _not_repairing("Committed"),
+            ConditionWrite(type=CONDITION_DEGRADED, is_true=False, reason="Committed", only_if_present=True),
         ),
     )
 
@@ -192,6 +209,28 @@ def _repairing(decision: Decision, event: Repairing) -> Report:
             key=f"repairing {decision.transaction} {sorted({one.code.value for one in reasons})}",
         ),
         of_group=(ConditionWrite(type=CONDITION_REPAIRING, is_true=True, reason=code, message=_shortened(text + why)),),
+    )
+
+
+def _degraded(decision: Decision, event: Degraded) -> Report:
+    if event.is_over:
+        note = f"{event.placed} of the {event.min_count} needed pods are there"
+        reason, is_warning, key = "Recovered", False, f"recovered {event.until}"
+    else:
+        after = "released" if event.policy is DegradedPolicy.RELEASE else "kept as it is"
+        until = f"; repaired ahead of others until {event.until:%H:%M:%S} UTC, then {after}"
+        is_late = any(one.code is ReasonCode.DEGRADED_TOO_LONG for one in event.reasons)
+        note = summary(event.reasons) + ("" if is_late else until)
+        reason, is_warning = _first_code(event.reasons, otherwise="QuorumLost"), True
+        key = f"degraded {event.until} {sorted(codes(event.reasons))}"
+    return Report(
+        gang=decision.gang,
+        decided_at=decision.decided_at,
+        event=EventNote(reason=reason, message=_shortened(note), is_warning=is_warning, key=key),
+        of_group=(
+            ConditionWrite(type=CONDITION_DEGRADED, is_true=not event.is_over, reason=reason, message=_shortened(note)),
+        ),
+        revision=event.revision,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from services.core.degraded import terms_reasons
 from services.core.durations import DurationError, parse_duration
 from services.core.gangs import Gang, quorum_reasons
 from services.core.inventory import Snapshot
@@ -38,7 +39,7 @@ def try_gang(
 
     The snapshot's `free` is reduced only where the answer is a Placement. Its verdicts must cover the open members.
     """
-    reasons = (*quorum_reasons(gang), *settings_reasons(gang), *size_reasons(gang))
+    reasons = (*quorum_reasons(gang), *settings_reasons(gang), *terms_reasons(gang), *size_reasons(gang))
     if reasons:
         return Hopeless(reasons=reasons)
     before = snapshot.free.copy()

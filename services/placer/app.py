@@ -7,6 +7,8 @@ from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import following_policy
 from services.contracts.streams import STREAMS
 from services.core.attention import DecisionPolicy
+from services.core.decisions import DegradedPolicy
+from services.core.degraded import DegradedTerms
 from services.placer.adapters.grpc_api import register
 from services.placer.deciding import CONDITION, Loop
 from services.placer.metrics import PlacerMetrics
@@ -25,6 +27,10 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
         settle=timedelta(milliseconds=settings.settle_ms),
         deadline=timedelta(seconds=settings.deadline_s),
         repair_window=timedelta(seconds=settings.repair_window_s),
+        rejection_memory=timedelta(seconds=settings.rejection_memory_s),
+        degraded=DegradedTerms(
+            timeout=timedelta(seconds=settings.degraded_timeout_s), policy=DegradedPolicy(settings.degraded_policy)
+        ),
     )
     metrics = PlacerMetrics(runtime.registry)
     # Before the bus is: a connection alone would make this process look ready.

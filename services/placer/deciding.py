@@ -225,7 +225,8 @@ class Loop:
         return bool(rejected)
 
     async def _gauge(self) -> None:
-        revision, waiting, transactions = await self.mind.ask(_sizes)
+        revision, waiting, transactions, degraded = await self.mind.ask(_sizes)
+        self.metrics.degraded.set(degraded)
         self.metrics.revision.set(revision)
         self.metrics.waiting.set(waiting)
         self.metrics.open.set(transactions)
@@ -236,5 +237,6 @@ def _is_repair(outcome: Outcome) -> bool:
     return isinstance(outcome.decision.event, Proposed) and outcome.decision.event.round > 0
 
 
-def _sizes(decider: Decider) -> tuple[int, int, int]:
-    return decider.cluster.revision, decider.waiting_count, len(tuple(decider.ledger.open()))
+def _sizes(decider: Decider) -> tuple[int, int, int, int]:
+    transactions = len(tuple(decider.ledger.open()))
+    return decider.cluster.revision, decider.waiting_count, transactions, decider.mending.count

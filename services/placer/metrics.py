@@ -41,3 +41,8 @@ class PlacerMetrics:
         )
         self.waiting = Gauge("phalanx_placer_waiting_gangs", "Gangs that wait now.", registry=registry)
         self.open = Gauge("phalanx_placer_open_transactions", "Transactions that have not ended.", registry=registry)
+        self.degraded = Gauge(
+            "phalanx_placer_degraded_gangs",
+            "Committed gangs of which fewer members are left than they need.",
+            registry=registry,
+        )

@@ -7,7 +7,7 @@ from datetime import datetime
 from services.contracts.manifest_files import Manifests
 from services.core.cluster import Cluster
 from services.core.decider import Decider
-from services.core.decisions import Decision, Refused, RolledBack, Waiting
+from services.core.decisions import Decision, Degraded, Refused, RolledBack, Waiting
 from services.core.gangs import Gang, gang_id_of, quorum_reasons
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, Node, NodeName, Pod
@@ -167,6 +167,9 @@ def _reasons(decider: Decider, gang: Gang, *, answered: tuple[Reason, ...]) -> t
     if unsynced:
         text = f"the watcher does not follow yet: {', '.join(unsynced)}"
         return (Reason(code=ReasonCode.CLUSTER_NOT_SYNCED, message=text),)
+    fallen = decider.ledger.degraded(gang.id)
+    if fallen is not None and isinstance(fallen.event, Degraded):
+        return (*fallen.event.reasons, *answered)
     if answered:
         return answered
     last = decider.ledger.last(gang.id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.runtime.settings import ElectedSettings, bounded
+from services.runtime.settings import ElectedSettings, bounded, choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +17,12 @@ class PlacerSettings(ElectedSettings):
 
     repair_window_s: float = bounded(30.0, minimum=0, maximum=3600)
     """Seconds for which failed members are re-placed, where the group's annotation says nothing else."""
+
+    rejection_memory_s: float = bounded(300.0, minimum=0, maximum=86_400)
+    """Seconds for which a node whose kubelet rejected a member is excluded for those of its gang that ask the same."""
+
+    degraded_timeout_s: float = bounded(300.0, minimum=0, maximum=86_400)
+    """Seconds for which a gang below its minCount goes ahead of others, where its annotation says nothing else."""
+
+    degraded_policy: str = choice("keep", options=("keep", "release"))
+    """What happens to what is left of it then, where the group's annotation says nothing else."""

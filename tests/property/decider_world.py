@@ -10,18 +10,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.contracts.decision_codec import decision_subject
+from services.core.attention import DecisionPolicy
 from services.core.decider import Decider
 from services.core.decisions import (
     Assignment,
     Committed,
     Decision,
     DecisionEvent,
+    DegradedPolicy,
     OpenMember,
     Proposed,
     Refused,
     Repairing,
     RolledBack,
 )
+from services.core.degraded import DegradedTerms
 from services.core.gangs import gang_id_of
 from services.core.objects import (
     Applied,
@@ -32,6 +35,7 @@ from services.core.objects import (
     Metadata,
     Node,
     NodeName,
+    Owner,
     Pod,
     PodGroup,
     TransactionId,
@@ -41,6 +45,7 @@ from services.core.objects import (
 from tests import builders
 from tests.builders import GPU, START, seconds
 
+JOB = Owner(kind="Job", name="job", uid=Uid("job"), is_controller=True)
 Key = tuple[Kind, str]
 GROUPS = ("g0", "g1", "g2", "g3")
 NODES = ("n0", "n1", "n2", "n3")
@@ -82,6 +87,8 @@ class World:
 
     def __post_init__(self) -> None:
         """Begin with a followed cluster of a few nodes."""
+        policy = self.rng.choice((DegradedPolicy.KEEP, DegradedPolicy.RELEASE))
+        self.decider = Decider(policy=DecisionPolicy(degraded=DegradedTerms(policy=policy)))
         self.cluster_log.extend(builders.synced())
         for name in NODES[:3]:
             self.write(builders.node(name, gpus=4))
@@ -116,6 +123,7 @@ class World:
     def disturb(self) -> None:
         """Let a user or a node do something."""
         acts = [self.make_group, self.make_pods, self.end_pod, self.drop_pod, self.remake_pod]
+        acts += [self.reject_pod, self.lose_node]
         acts += [self.make_pods, self.end_pod, self.change_group, self.drop_group, self.make_node, self.change_node]
         act = self.rng.choice(acts)
         act()
@@ -137,7 +145,10 @@ class World:
             if (Kind.POD, name) not in self.truth:
                 gated = self.rng.random() < 0.1
                 size = self.rng.choice(SIZES)
-                self.write(builders.pod(name, group=group, gpus=size, uid=self.uid(name), is_gated=gated))
+                owners = self.rng.choice(((), (JOB,), (JOB,)))
+                self.write(
+                    builders.pod(name, group=group, gpus=size, uid=self.uid(name), is_gated=gated, owners=owners)
+                )
 
     def end_pod(self) -> None:
         """Let a bound pod run to its end, or begin to terminate."""
@@ -149,6 +160,22 @@ class World:
             self.write(replace(pod, phase=self.rng.choice(("Succeeded", "Failed")), has_started=True))
         else:
             self.write(replace(pod, metadata=replace(pod.metadata, deleted_at=self.now)))
+
+    def reject_pod(self) -> None:
+        """Let a kubelet reject a pod that was bound to its node."""
+        bound = [pod for pod in self.pods() if pod.node and not pod.is_finished]
+        if bound:
+            self.write(replace(self.rng.choice(bound), phase="Failed", failure="OutOfcpu", rejected_at=self.now))
+
+    def lose_node(self) -> None:
+        """Let a node go, and all pods that it ran."""
+        nodes = [item for item in self.truth.values() if isinstance(item, Node)]
+        if nodes and self.rng.random() < 0.3:
+            name = self.rng.choice(nodes).metadata.name
+            self.remove((Kind.NODE, name))
+            for pod in self.pods():
+                if pod.node == name:
+                    self.remove((Kind.POD, pod.metadata.name))
 
     def drop_pod(self) -> None:
         """Delete a pod."""
@@ -264,6 +291,10 @@ class World:
             self._undo(self.rng.choice(waiting))
 
     def _work_on(self, work: Work, *, is_honest: bool) -> None:
+        if work.proposal.is_release:
+            work.bound = {one.uid: one for one in work.proposal.assignments}
+            self._undo(work)
+            return
         if not work.bound and not is_honest and self.rng.random() < 0.2:
             self._answer(work, Refused(reasons=()))
             return
@@ -300,7 +331,7 @@ class World:
     def _undo(self, work: Work) -> None:
         alive = [one for one in work.bound.values() if self.pod_of(one.uid) is not None]
         # A pod without a controller is kept.
-        kept = tuple(one for one in alive if self.rng.random() < 0.5)
+        kept = tuple(one for one in alive if self.rng.random() < 0.5 and not work.proposal.is_release)
         undone = tuple(one for one in alive if one not in kept)
         for one in undone:
             self.remove((Kind.POD, one.pod))

@@ -119,6 +119,8 @@ _OBJECTS = st.one_of(
         unscheduled_reason=TEXT,
         rules=_RULES,
         unreadable=TEXT,
+        failure=TEXT,
+        rejected_at=st.none() | MOMENTS,
     ),
     st.builds(
         o.PodGroup,
@@ -207,6 +209,7 @@ _EVENTS = st.one_of(
         round=COUNTS,
         already_placed=COUNTS,
         repair_window=SPANS,
+        is_release=st.booleans(),
     ),
     st.builds(
         d.Waiting,
@@ -228,6 +231,16 @@ _EVENTS = st.one_of(
         ),
         until=MOMENTS,
         min_count=COUNTS,
+    ),
+    st.builds(
+        d.Degraded,
+        revision=REVISIONS,
+        min_count=COUNTS,
+        placed=COUNTS,
+        until=MOMENTS,
+        policy=st.sampled_from(d.DegradedPolicy),
+        is_over=st.booleans(),
+        reasons=_tuples(REASONS),
     ),
 )
 DECISIONS = st.builds(

@@ -15,7 +15,7 @@ from services.cli.demo.promises import Promise, Timing
 from services.cli.demo.traces import Span, tree_of
 from services.cli.demo.witness import PodRecord, Witness
 from services.contracts.streams import STREAMS
-from services.core.decisions import Committed, Proposed, Refused, Repairing, RolledBack, Waiting
+from services.core.decisions import Committed, Degraded, Proposed, Refused, Repairing, RolledBack, Waiting
 
 BAR_CELLS = 24
 REFRESH_S = 0.1
@@ -30,6 +30,7 @@ WORDS = {
     Refused: "refused",
     RolledBack: "rolled back",
     Repairing: "repairing",
+    Degraded: "degraded",
 }
 
 

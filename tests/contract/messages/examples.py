@@ -24,6 +24,8 @@ from services.core.decisions import (
     Committed,
     Decision,
     DecisionEvent,
+    Degraded,
+    DegradedPolicy,
     OpenMember,
     Proposed,
     Refused,
@@ -281,6 +283,9 @@ CHANGES: Mapping[str, ClusterChange] = {
     **{f"cluster-{kind.value}-applied": Applied(object=_source(kind)) for kind in _SOURCE_KINDS},
     "cluster-node-features-applied": Applied(object=replace(_NODE, features=("RestartAllContainersOnContainerExits",))),
     "cluster-pod-rules-applied": Applied(object=replace(_POD, rules=_RULES, unreadable=_UNREADABLE)),
+    "cluster-pod-rejected-applied": Applied(
+        object=replace(_POD, has_started=False, failure="OutOfcpu", rejected_at=MOMENT)
+    ),
     "cluster-pod-deleted": Deleted(kind=Kind.POD, metadata=_NAMESPACED),
 }
 
@@ -334,5 +339,26 @@ DECISIONS: Mapping[str, Decision] = {
             until=MOMENT + timedelta(seconds=30),
             min_count=8,
         )
+    ),
+    "placement-release": _decision(
+        Proposed(
+            revision=123_456,
+            deadline=MOMENT + timedelta(seconds=60),
+            min_count=8,
+            assignments=(_FIRST, _SECOND),
+            is_release=True,
+        )
+    ),
+    "placement-degraded": _decision(
+        Degraded(
+            revision=123_456,
+            min_count=8,
+            placed=5,
+            until=MOMENT + timedelta(minutes=5),
+            policy=DegradedPolicy.RELEASE,
+            is_over=True,
+            reasons=(Reason(code=ReasonCode.QUORUM_LOST, message="5 of the 8 needed pods are left", count=3),),
+        ),
+        transaction="",
     ),
 }

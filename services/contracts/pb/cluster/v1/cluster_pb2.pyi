@@ -139,7 +139,7 @@ class Taint(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable")
+    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable", "failure", "rejected_at")
     class RequestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +170,8 @@ class Pod(_message.Message):
     HAS_NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_AT_FIELD_NUMBER: _ClassVar[int]
     scheduler_name: str
     group: str
     node: str
@@ -186,7 +188,9 @@ class Pod(_message.Message):
     has_node_affinity: bool
     rules: PodRules
     unreadable: str
-    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ...) -> None: ...
+    failure: str
+    rejected_at: _timestamp_pb2.Timestamp
+    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ..., failure: _Optional[str] = ..., rejected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class PodRules(_message.Message):
     __slots__ = ("affinity", "anti_affinity", "spread", "preferred_nodes", "preferred_pods", "host_ports", "disks", "claims", "features")

@@ -4,6 +4,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -11,8 +12,17 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DegradedPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DEGRADED_POLICY_UNSPECIFIED: _ClassVar[DegradedPolicy]
+    DEGRADED_POLICY_KEEP: _ClassVar[DegradedPolicy]
+    DEGRADED_POLICY_RELEASE: _ClassVar[DegradedPolicy]
+DEGRADED_POLICY_UNSPECIFIED: DegradedPolicy
+DEGRADED_POLICY_KEEP: DegradedPolicy
+DEGRADED_POLICY_RELEASE: DegradedPolicy
+
 class Decision(_message.Message):
-    __slots__ = ("gang", "transaction", "decided_at", "epoch", "proposed", "waiting", "committed", "refused", "rolled_back", "repairing")
+    __slots__ = ("gang", "transaction", "decided_at", "epoch", "proposed", "waiting", "committed", "refused", "rolled_back", "repairing", "degraded")
     GANG_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +33,7 @@ class Decision(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
     REPAIRING_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
     gang: str
     transaction: str
     decided_at: _timestamp_pb2.Timestamp
@@ -33,10 +44,11 @@ class Decision(_message.Message):
     refused: Refused
     rolled_back: RolledBack
     repairing: Repairing
-    def __init__(self, gang: _Optional[str] = ..., transaction: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., proposed: _Optional[_Union[Proposed, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., repairing: _Optional[_Union[Repairing, _Mapping]] = ...) -> None: ...
+    degraded: Degraded
+    def __init__(self, gang: _Optional[str] = ..., transaction: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., proposed: _Optional[_Union[Proposed, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., repairing: _Optional[_Union[Repairing, _Mapping]] = ..., degraded: _Optional[_Union[Degraded, _Mapping]] = ...) -> None: ...
 
 class Proposed(_message.Message):
-    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window")
+    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window", "release")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +56,7 @@ class Proposed(_message.Message):
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     ALREADY_PLACED_FIELD_NUMBER: _ClassVar[int]
     REPAIR_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     revision: int
     deadline: _timestamp_pb2.Timestamp
     min_count: int
@@ -51,7 +64,8 @@ class Proposed(_message.Message):
     assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
     already_placed: int
     repair_window: _duration_pb2.Duration
-    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    release: bool
+    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release: _Optional[bool] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("pod", "uid", "node")
@@ -118,6 +132,24 @@ class Repairing(_message.Message):
     until: _timestamp_pb2.Timestamp
     min_count: int
     def __init__(self, round: _Optional[int] = ..., bound: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[OpenMember, _Mapping]]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ...) -> None: ...
+
+class Degraded(_message.Message):
+    __slots__ = ("revision", "min_count", "placed", "until", "policy", "over", "reasons")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PLACED_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    min_count: int
+    placed: int
+    until: _timestamp_pb2.Timestamp
+    policy: DegradedPolicy
+    over: bool
+    reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    def __init__(self, revision: _Optional[int] = ..., min_count: _Optional[int] = ..., placed: _Optional[int] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., policy: _Optional[_Union[DegradedPolicy, str]] = ..., over: _Optional[bool] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...
 
 class OpenMember(_message.Message):
     __slots__ = ("pod", "uid", "excluded_nodes", "reason")

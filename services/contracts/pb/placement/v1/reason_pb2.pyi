@@ -35,6 +35,9 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_KEPT_WITHOUT_CONTROLLER: _ClassVar[ReasonCode]
     REASON_CODE_API_UNAVAILABLE: _ClassVar[ReasonCode]
     REASON_CODE_FORBIDDEN: _ClassVar[ReasonCode]
+    REASON_CODE_KUBELET_REJECTED: _ClassVar[ReasonCode]
+    REASON_CODE_QUORUM_LOST: _ClassVar[ReasonCode]
+    REASON_CODE_DEGRADED_TOO_LONG: _ClassVar[ReasonCode]
 REASON_CODE_UNSPECIFIED: ReasonCode
 REASON_CODE_MEMBERS_MISSING: ReasonCode
 REASON_CODE_MEMBERS_GATED: ReasonCode
@@ -63,6 +66,9 @@ REASON_CODE_REPAIR_WINDOW_EXPIRED: ReasonCode
 REASON_CODE_KEPT_WITHOUT_CONTROLLER: ReasonCode
 REASON_CODE_API_UNAVAILABLE: ReasonCode
 REASON_CODE_FORBIDDEN: ReasonCode
+REASON_CODE_KUBELET_REJECTED: ReasonCode
+REASON_CODE_QUORUM_LOST: ReasonCode
+REASON_CODE_DEGRADED_TOO_LONG: ReasonCode
 
 class Reason(_message.Message):
     __slots__ = ("code", "message", "count", "subject")

@@ -1,0 +1,94 @@
+"""The next round of a transaction whose members failed, and room that is held for who cannot be placed yet."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from services.core.cluster import Cluster, Promise
+from services.core.decisions import Assignment, Proposed
+from services.core.gangs import Gang
+from services.core.ledger import OpenTransaction
+from services.core.objects import GangId, NodeName, Pod, TransactionId, Uid
+from services.core.rejections import Rejections
+from services.core.solver import Refusal, classes_of, solve
+from services.core.trying import constraints_of_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """These members need nodes and cannot have them now; `nodes` is what could be had, to be held for them."""
+
+    members: tuple[Pod, ...]
+    nodes: Mapping[Uid, NodeName]
+
+
+def next_round(
+    cluster: Cluster, transaction: OpenTransaction, *, gang: Gang, rejections: Rejections
+) -> Proposed | Unplaced | None:
+    """Return the round that a repairing transaction is owed; None where nobody needs a node."""
+    repairing = transaction.repairing
+    if repairing is None:
+        return None
+    promises = cluster.promises()
+    bound = {one.uid for one in repairing.bound}
+    pending = tuple(
+        one
+        for one in transaction.assignments
+        if (promise := promises.get(one.uid)) is not None
+        and promise.transaction == transaction.id
+        and one.uid not in bound
+    )
+    settled = bound | {pod.metadata.uid for pod in gang.open if pod.metadata.uid in promises}
+    members = tuple(pod for pod in gang.open if pod.metadata.uid not in settled)
+    if not members:
+        return None
+    counted = len(settled | {pod.metadata.uid for pod in gang.placed})
+    excluded = rejections.excluded(members)
+    for one in repairing.open:
+        excluded[one.uid] = excluded.get(one.uid, frozenset()) | frozenset(one.excluded_nodes)
+    answer = solve(
+        cluster.snapshot(constraints_of_all(members)),
+        classes=classes_of(members, excluded_nodes=excluded),
+        needed=max(repairing.min_count - counted, 1),
+    )
+    if isinstance(answer, Refusal):
+        return Unplaced(members=members, nodes=answer.partial)
+    return Proposed(
+        revision=cluster.revision,
+        deadline=repairing.until,
+        min_count=repairing.min_count,
+        round=repairing.round + 1,
+        assignments=(*repairing.bound, *pending, *assignments_of(answer.nodes, pods=members)),
+        already_placed=transaction.proposal.already_placed,
+        repair_window=transaction.proposal.repair_window,
+    )
+
+
+def room_for(cluster: Cluster, *, members: tuple[Pod, ...], rejections: Rejections) -> Unplaced:
+    """Return the nodes that members would have now, as many of them as can be."""
+    answer = solve(
+        cluster.snapshot(constraints_of_all(members)),
+        classes=classes_of(members, excluded_nodes=rejections.excluded(members)),
+        needed=len(members),
+    )
+    return Unplaced(members=members, nodes=answer.partial if isinstance(answer, Refusal) else answer.nodes)
+
+
+def hold_room(
+    cluster: Cluster, unplaced: Unplaced, *, gang: GangId, transaction: TransactionId = TransactionId("")
+) -> list[Promise]:
+    """Charge the nodes with what is held, and return what is to be released again."""
+    requests = {pod.metadata.uid: pod.requests for pod in unplaced.members}
+    held = [
+        Promise(uid=uid, gang=gang, transaction=transaction, node=node, requests=requests[uid])
+        for uid, node in unplaced.nodes.items()
+    ]
+    for promise in held:
+        cluster.inventory.charge(promise.node, requests=promise.requests)
+    return held
+
+
+def assignments_of(nodes: Mapping[Uid, NodeName], *, pods: Iterable[Pod]) -> tuple[Assignment, ...]:
+    """Return the placement by pod name: uids are random, and what is tried first should not be."""
+    placed = [pod.metadata for pod in pods if pod.metadata.uid in nodes]
+    ordered = sorted(placed, key=lambda metadata: metadata.name)
+    return tuple(Assignment(pod=one.name, uid=one.uid, node=nodes[one.uid]) for one in ordered)
