@@ -11,6 +11,8 @@ from services.core.decisions import (
     Committed,
     Decision,
     DecisionEvent,
+    Degraded,
+    DegradedPolicy,
     OpenMember,
     Proposed,
     Refused,
@@ -92,8 +94,9 @@ def test_each_ending_has_its_conditions() -> None:
         ("PodGroupInitiallyScheduled", True),
         ("phalanx.dev/Committed", True),
         ("phalanx.dev/Repairing", False),
+        ("phalanx.dev/Degraded", False),
     ]
-    assert committed.of_group[2].only_if_present
+    assert all(one.only_if_present for one in committed.of_group[2:])
     assert committed.event.message == "1 pods are bound (1 repaired, 1 bound by others, 2 still open)"
     for event in (Refused(reasons=(SHORT,)), RolledBack(reasons=(SHORT,))):
         failed = report_of(decided(event))
@@ -169,3 +172,34 @@ def test_controllers_are_told_once() -> None:
     job = Owner(kind="Job", name="j", uid=Uid("j"), is_controller=True)
     other = Owner(kind="Workload", name="w", uid=Uid("w"))
     assert controllers_of([job, other, job]) == (job,)
+
+
+def test_a_degraded_gang_says_until_when_it_goes_first() -> None:
+    """What is left and what follows; the same fall is one event, and its end another."""
+    lost = Reason(code=ReasonCode.QUORUM_LOST, message="5 of the 8 needed pods are left", count=3)
+    event = Degraded(
+        revision=9,
+        min_count=8,
+        placed=5,
+        until=datetime(2026, 7, 1, 12, tzinfo=UTC),
+        policy=DegradedPolicy.RELEASE,
+        reasons=(lost,),
+    )
+    fallen, over = report_of(decided(event)), report_of(decided(replace(event, is_over=True, placed=8, reasons=())))
+    late = Reason(code=ReasonCode.DEGRADED_TOO_LONG, message="it could not be repaired in time")
+    kept = report_of(decided(replace(event, reasons=(lost, late))))
+    assert fallen is not None
+    assert over is not None
+    assert kept is not None
+    assert [(one.type, one.is_true, one.reason) for one in fallen.of_group] == [
+        ("phalanx.dev/Degraded", True, "QuorumLost")
+    ]
+    assert fallen.event.message == (
+        "5 of the 8 needed pods are left; repaired ahead of others until 12:00:00 UTC, then released"
+    )
+    assert kept.event.message == "5 of the 8 needed pods are left; it could not be repaired in time"
+    assert [(one.type, one.is_true) for one in over.of_group] == [("phalanx.dev/Degraded", False)]
+    assert over.event.message == "8 of the 8 needed pods are there"
+    assert len({fallen.event.key, over.event.key, kept.event.key}) == 3
+    assert fallen.event.is_warning
+    assert not over.event.is_warning

@@ -1,5 +1,6 @@
 """Gangs that ran and have lost members: repaired first, with room held for them, and kept or released in the end."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -37,7 +38,7 @@ MEMORY = DecisionPolicy().rejection_memory
 class Ward(Desk):
     """A desk with a gang of four that runs, two members on each of two nodes."""
 
-    def __init__(self, *, nodes: int = 2, gpus: int = 2, **annotations: str) -> None:
+    def __init__(self, *, nodes: int = 2, gpus: int = 2, annotations: Mapping[str, str] | None = None) -> None:
         """Place and commit the gang."""
         super().__init__(nodes=nodes, gpus=gpus)
         self.group = pod_group("train", min_count=4, annotations=annotations)
@@ -167,7 +168,7 @@ def test_room_is_held_for_a_bounded_time() -> None:
 
 def test_what_is_left_is_released_where_the_policy_says_so() -> None:
     """A transaction that places nothing names the survivors; when they are gone, the gang is degraded no more."""
-    ward = Ward(**annotated(policy="release", timeout="1m"))
+    ward = Ward(annotations=annotated(policy="release", timeout="1m"))
     ward.fall(ward.running[0])
     assert ward.told().policy is DegradedPolicy.RELEASE
     decision = only(ward.decide(after=timedelta(minutes=1)))
@@ -182,7 +183,7 @@ def test_what_is_left_is_released_where_the_policy_says_so() -> None:
 
 def test_a_refused_release_backs_off() -> None:
     """There is no hot loop of releases."""
-    ward = Ward(**annotated(policy="release", timeout="1s"))
+    ward = Ward(annotations=annotated(policy="release", timeout="1s"))
     ward.fall(ward.running[0])
     ward.told()
     tries = 0
@@ -197,7 +198,7 @@ def test_a_refused_release_backs_off() -> None:
 def test_pods_that_nobody_would_recreate_are_not_released() -> None:
     """They are kept, and the message says what would release them; with the annotation they go."""
     for allowed, is_released in ((False, False), (True, True)):
-        ward = Ward(**annotated(policy="release", **({"allow": "true"} if allowed else {})))
+        ward = Ward(annotations=annotated(policy="release", **({"allow": "true"} if allowed else {})))
         orphan = replace(ward.running[1], metadata=replace(ward.running[1].metadata, owners=(), resource_version="7"))
         ward.see(orphan)
         ward.fall(ward.running[0])
