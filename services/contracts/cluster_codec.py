@@ -5,7 +5,7 @@ from collections.abc import Callable
 from google.protobuf.message import DecodeError
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
-from services.contracts.rules_codec import decode_rules, decode_term, encode_rules, encode_term
+from services.contracts.pod_codec import fill_pod, read_pod
 from services.contracts.storage_codec import (
     fill_csi_node,
     fill_storage_class,
@@ -20,7 +20,7 @@ from services.contracts.subjects import CLUSTER, cluster_subject
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
 from services.contracts.workload_codec import fill_group_source, fill_job, read_group_source, read_job
 from services.core import objects as core
-from services.core.constraints import NO_RULES, Taint, Toleration
+from services.core.constraints import Taint
 from services.core.objects import Applied, ClusterChange, ClusterObject, Deleted, Kind, Metadata
 
 
@@ -189,61 +189,6 @@ def _read_node(metadata: Metadata, event: pb.ClusterEvent) -> core.Node:
     )
 
 
-def _fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
-    event.pod.CopyFrom(
-        pb.Pod(
-            scheduler_name=item.scheduler_name,
-            group=item.group,
-            node=item.node,
-            phase=item.phase,
-            gated=item.is_gated,
-            requests=dict(item.requests),
-            priority=item.priority,
-            node_selector=dict(item.node_selector),
-            has_node_affinity=item.node_affinity is not None,
-            node_affinity=[encode_term(term) for term in item.node_affinity or ()],
-            tolerations=[
-                pb.Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
-                for one in item.tolerations
-            ],
-            unsupported=item.unsupported,
-            started=item.has_started,
-            unscheduled_reason=item.unscheduled_reason,
-            rules=encode_rules(item.rules),
-            unreadable=item.unreadable,
-            failure=item.failure,
-            rejected_at=None if item.rejected_at is None else to_timestamp(item.rejected_at),
-        )
-    )
-
-
-def _read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
-    pod = event.pod
-    return core.Pod(
-        metadata=metadata,
-        scheduler_name=pod.scheduler_name,
-        group=pod.group,
-        node=core.NodeName(pod.node),
-        phase=pod.phase,
-        is_gated=pod.gated,
-        requests=dict(pod.requests),
-        priority=pod.priority,
-        node_selector=dict(pod.node_selector),
-        node_affinity=tuple(decode_term(term) for term in pod.node_affinity) if pod.has_node_affinity else None,
-        tolerations=tuple(
-            Toleration(key=one.key, operator=one.operator, value=one.value, effect=one.effect)
-            for one in pod.tolerations
-        ),
-        unsupported=tuple(pod.unsupported),
-        has_started=pod.started,
-        unscheduled_reason=pod.unscheduled_reason,
-        rules=decode_rules(pod.rules) if pod.HasField("rules") else NO_RULES,
-        unreadable=pod.unreadable,
-        failure=pod.failure,
-        rejected_at=from_timestamp(pod.rejected_at) if pod.HasField("rejected_at") else None,
-    )
-
-
 def _fill_pod_group(event: pb.ClusterEvent, item: core.PodGroup) -> None:
     event.pod_group.CopyFrom(
         pb.PodGroup(
@@ -372,7 +317,7 @@ def _read_group_source(metadata: Metadata, event: pb.ClusterEvent) -> core.Group
 
 _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
     core.Node: _fill_node,  # type: ignore[dict-item]  # each filler is called with the type that is its key
-    core.Pod: _fill_pod,  # type: ignore[dict-item]
+    core.Pod: fill_pod,  # type: ignore[dict-item]
     core.PodGroup: _fill_pod_group,  # type: ignore[dict-item]
     core.Workload: _fill_workload,  # type: ignore[dict-item]
     core.PriorityClass: _fill_priority_class,  # type: ignore[dict-item]
@@ -388,7 +333,7 @@ _FILLERS: dict[type, Callable[[pb.ClusterEvent, ClusterObject], None]] = {
 }
 _READERS: dict[str, Callable[[Metadata, pb.ClusterEvent], ClusterObject]] = {
     "node": _read_node,
-    "pod": _read_pod,
+    "pod": read_pod,
     "pod_group": _read_pod_group,
     "workload": _read_workload,
     "priority_class": _read_priority_class,
