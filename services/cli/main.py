@@ -13,6 +13,7 @@ COMMANDS: Mapping[str, str] = {
     "decisions": "services.cli.follow_decisions:decisions",
     "dead-letters": "services.cli.dead_letters:dead_letters",
     "config": "services.cli.config_file:config",
+    "audit": "services.cli.audit.command:audit",
     "settings": "services.cli.settings_reference:settings",
 }
 

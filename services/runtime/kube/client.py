@@ -92,10 +92,11 @@ class KubeClient:
         *,
         connections: int = 64,
         user_agent: str = "phalanx",
+        context: str = "",
         environ: Mapping[str, str] = os.environ,
     ) -> Self:
         """A client with the credentials that are found; nothing has been asked of the server yet."""
-        credentials = await Credentials.find(kubeconfig, environ=environ)
+        credentials = await Credentials.find(kubeconfig, context=context, environ=environ)
         return cls(credentials, connections=connections, user_agent=user_agent)
 
     async def __aenter__(self) -> Self:
@@ -124,11 +125,12 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | list[Any] | bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout_s: float = 30.0,
     ) -> Reply:
         """Send one request and return the answer, an unsuccessful one too; KubeUnavailable when there is none."""
         data = body if isinstance(body, bytes | None) else orjson.dumps(body)
-        ask = _Ask(method=method, path=path, query=query or {}, data=data, content_type=content_type)
+        ask = _Ask(method=method, path=path, query=query or {}, data=data, content_type=content_type, accept=accept)
         timeout = _timeout(timeout_s)
         reply = await self._reply(ask, timeout=timeout)
         if reply.status == _UNAUTHORIZED_STATUS and await self._credentials.renew():
@@ -143,10 +145,13 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | list[Any] | bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout_s: float = 30.0,
     ) -> Reply:
         """As `request`, but an unsuccessful answer raises KubeError (Gone for 410)."""
-        reply = await self.request(method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s)
+        reply = await self.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout_s=timeout_s
+        )
         if reply.status >= _REFUSED_STATUS:
             raise error_from_body(
                 reply.body,
@@ -273,6 +278,8 @@ class KubeClient:
             headers["Authorization"] = authorization
         if ask.data is not None:
             headers["Content-Type"] = ask.content_type
+        if ask.accept:
+            headers["Accept"] = ask.accept
         return await session.request(
             ask.method,
             URL(f"{self._base}{ask.path}{_encoded(tuple(ask.query.items()))}", encoded=True),
@@ -299,6 +306,7 @@ class _Ask:
     query: Mapping[str, str]
     data: bytes | None = None
     content_type: str = ""
+    accept: str = ""
 
 
 def _session(connections: int, *, user_agent: str) -> aiohttp.ClientSession:

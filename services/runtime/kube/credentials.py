@@ -32,8 +32,11 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 class Credentials:
     """Address, TLS context and the current `Authorization` value; tokens are read again as they rotate."""
 
-    def __init__(self, *, kubeconfig: str | None, environ: Mapping[str, str], service_account: Path) -> None:
+    def __init__(
+        self, *, kubeconfig: str | None, context: str = "", environ: Mapping[str, str], service_account: Path
+    ) -> None:
         self._environ = environ
+        self._context = context
         self._service_account = service_account
         self._kubeconfig = kubeconfig
         self._library = _library()
@@ -48,16 +51,20 @@ class Credentials:
         cls,
         kubeconfig: Path | None,
         *,
+        context: str = "",
         environ: Mapping[str, str] = os.environ,
         service_account: Path = _SERVICE_ACCOUNT,
     ) -> "Credentials":
-        """The given kubeconfig, else the pod's service account, else the user's default kubeconfig."""
+        """The given kubeconfig, else the pod's service account, else the user's default kubeconfig.
+
+        `context` names one of a kubeconfig's contexts; its current one where it is empty.
+        """
         in_pod = bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").exists()
-        if kubeconfig is None and not in_pod:
+        if kubeconfig is None and (context or not in_pod):
             kubeconfig_text: str | None = environ.get("KUBECONFIG") or _default_kubeconfig()
         else:
             kubeconfig_text = None if kubeconfig is None else str(kubeconfig)
-        credentials = cls(kubeconfig=kubeconfig_text, environ=environ, service_account=service_account)
+        credentials = cls(kubeconfig=kubeconfig_text, context=context, environ=environ, service_account=service_account)
         await credentials._read()
         if credentials.host.startswith("https:"):
             credentials._ssl_context = credentials._new_ssl_context()
@@ -123,7 +130,10 @@ class Credentials:
                 await asyncio.to_thread(self._read_service_account)
             else:
                 self._loader = await self._library.load_kube_config(
-                    config_file=self._kubeconfig, client_configuration=self._configuration, persist_config=False
+                    config_file=self._kubeconfig,
+                    context=self._context or None,
+                    client_configuration=self._configuration,
+                    persist_config=False,
                 )
         self._read_at = time.monotonic()
 
