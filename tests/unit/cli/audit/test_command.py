@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from services.cli.audit.checks import CHECKS
-from services.cli.audit.command import EXIT_FINDINGS, EXIT_INCOMPLETE, EXIT_USAGE, audit
+from services.cli.audit.command import EXIT_FINDINGS, EXIT_INCOMPLETE, EXIT_USAGE
 from services.cli.audit.dumps import save
 from services.cli.audit.evidence import Evidence, Reading, State
+from services.cli.main import main
 from tests.unit.cli.audit.worlds import component, hpa, proxy_config, world
 
 FORBIDDEN = Reading(state=State.FAILED, problem="nodes is forbidden", reason="Forbidden", fix="grant this rule: nodes")
@@ -17,7 +18,7 @@ FORBIDDEN = Reading(state=State.FAILED, problem="nodes is forbidden", reason="Fo
 
 def _run(evidence: Evidence, folder: Path, *arguments: str) -> tuple[int, str]:
     save(evidence, folder / "dump")
-    result = CliRunner().invoke(audit, ["--from-dump", str(folder / "dump"), *arguments])
+    result = CliRunner().invoke(main, ["audit", "--from-dump", str(folder / "dump"), *arguments])
     return result.exit_code, result.output
 
 
@@ -93,12 +94,12 @@ def test_a_bad_dump_is_wrong_usage(tmp_path: Path) -> None:
     """A truncated file ends with the code of wrong usage and its name."""
     file = tmp_path / "dump.json"
     file.write_text('{"kind": "PodList", ')
-    result = CliRunner().invoke(audit, ["--from-dump", str(file)])
+    result = CliRunner().invoke(main, ["audit", "--from-dump", str(file)])
     assert result.exit_code == EXIT_USAGE
     assert str(file) in result.output
 
 
 def test_a_dump_has_no_context(tmp_path: Path) -> None:
     """Options of a live cluster and of a dump exclude each other."""
-    result = CliRunner().invoke(audit, ["--from-dump", str(tmp_path), "--context", "prod"])
+    result = CliRunner().invoke(main, ["audit", "--from-dump", str(tmp_path), "--context", "prod"])
     assert result.exit_code == EXIT_USAGE
