@@ -279,7 +279,7 @@ class _Removal:
 
     async def once(self) -> Removal | None:
         """Announce, then delete; None where it has to be tried again."""
-        message = f"too few members of the gang could be bound; transaction {self._transaction} is undone"
+        message = f"the gang cannot have as many members as it needs; transaction {self._transaction} takes them back"
         announcement = self._api.announce_end(self._namespace, target=self._target, message=message)
         changed = await _patched(announcement, self._target, self._tell)
         if changed is None:

@@ -30,6 +30,7 @@ from services.core.transaction_members import (
     target_of,
 )
 from services.core.transaction_reasons import deadline_exceeded, ending_reasons, kept_reason, member_gone
+from services.core.transaction_release import released
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
     Answer,
@@ -173,6 +174,8 @@ def _examined(state: TransactionState, event: Examined, *, now: datetime) -> Res
 
 def _advance(state: TransactionState, *, now: datetime) -> Result:
     """Do the next thing that the members' stages call for."""
+    if state.proposal.is_release:
+        return end(released(state), now=now)
     promised = state.in_stage(Stage.PROMISED)
     if promised and state.attainable >= state.min_count:
         return _write(state, promised, now=now)

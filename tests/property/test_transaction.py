@@ -203,7 +203,8 @@ class Model:
         assert pod.is_controlled, "a pod without a controller was to be deleted"
         if not pod.is_alive:
             return Removal.GONE
-        assert pod.is_ours, "a pod that somebody else bound was to be deleted"
+        is_release = self.proposal is not None and self.proposal.is_release
+        assert pod.is_ours or is_release, "a pod that somebody else bound was to be deleted"
         pod.is_alive = False
         return Removal.DELETED
 
