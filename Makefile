@@ -30,7 +30,7 @@ COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-link
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
 .PHONY: help venv demo test test-chaos test-differential check cases kubernetes kubernetes-node proto lint format \
-	bench-demo bench-watcher long lock suites-table clean
+	bench-demo bench-openb bench-watcher long lock suites-table clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ bench-demo: $(STAMP) ## the demo against its goals
 
 bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
 	@$(PYTHON) -m bench.binder
+
+bench-openb: $(STAMP) ## how much of a real GPU cluster the placer's scoring fills; SEEDS=n or 101-120
+	@$(PYTHON) -m bench.openb --seeds "$(SEEDS)"
 
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher
