@@ -85,7 +85,7 @@ bench-demo: $(STAMP) ## the demo against its goals
 bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
 	@$(PYTHON) -m bench.binder
 
-bench-openb: $(STAMP) ## how much of a real GPU cluster the placer's scoring fills; SEEDS=n or 101-120
+bench-openb: $(STAMP) ## how much of a real GPU cluster is filled; SEEDS=n or 1-10
 	@$(PYTHON) -m bench.openb --seeds "$(SEEDS)"
 
 bench-watcher: $(STAMP) ## the watcher against its goals
