@@ -33,6 +33,8 @@ class World:
         effects = self.cluster.apply(change, revision=revision)
         if isinstance(change, Applied) and isinstance(change.object, Pod):
             recall(self.cluster, ledger=self.ledger, pod=change.object)
+        for pod in effects.moved:
+            recall(self.cluster, ledger=self.ledger, pod=pod)
         return effects
 
     def observe_decision(self, decision: Decision, *, sequence: int, traceparent: str = "") -> None:

@@ -51,6 +51,8 @@ class GangRecord:
     links: dict[Uid, str] = field(default_factory=dict)
     #: Transactions that failed in a row.
     failures: int = 0
+    #: Since when its pods say that they belong to an owner that was not seen.
+    doubted_at: datetime | None = None
     #: Not tried again before.
     retry_at: datetime | None = None
     #: The smallest amounts that one open member asks for, and how many members are needed: the least that could help.
@@ -82,10 +84,13 @@ class GangRecord:
         self.first_at = self.first_at and self.first_at + by
         self.arrived_at = self.arrived_at and self.arrived_at + by
         self.retry_at = self.retry_at and self.retry_at + by
+        self.doubted_at = self.doubted_at and self.doubted_at + by
 
     def not_before(self, policy: DecisionPolicy) -> datetime | None:
         """Return when the gang may be tried, or None where nothing holds it back."""
         moments = [] if self.retry_at is None else [self.retry_at]
+        if self.doubted_at is not None:
+            moments.append(self.doubted_at + policy.patience)
         if self.arrived_at is not None and self.first_at is not None:
             moments.append(min(self.arrived_at + policy.settle, self.first_at + policy.patience))
         return max(moments, default=None)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.core.gangs import Gang, assemble, gang_id_of, group_gang_id, is_ours
+from services.core.gangs import Gang, assemble, group_gang_id, is_ours
+from services.core.grouping import SOURCE_KINDS, Grouping, Moved, ObjectKey, source_key
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import Constraints
 from services.core.objects import (
     ClusterChange,
     Deleted,
     GangId,
+    GroupSource,
     Job,
     Kind,
     Metadata,
@@ -28,9 +30,6 @@ from services.core.objects import (
     WatchState,
 )
 from services.core.quantities import Resources
-
-ObjectKey = tuple[str, str]
-"""Namespace and name."""
 
 NEEDED_KINDS = (Kind.NODE, Kind.POD)
 """Kinds that must be followed before anything is decided."""
@@ -52,10 +51,14 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What a change may have altered: gangs by themselves, and nodes that may have room now."""
+    """What a change may have altered: gangs by themselves, and nodes that may have room now.
+
+    `moved` are pods that came into another gang, or became certain members, by the change of another object.
+    """
 
     gangs: frozenset[GangId] = frozenset()
     roomier_nodes: frozenset[NodeName] = frozenset()
+    moved: tuple[Pod, ...] = ()
 
 
 NOTHING = Effects()
@@ -69,15 +72,22 @@ class Cluster:
     revision: int = 0
     _pods: dict[ObjectKey, Pod] = field(default_factory=dict)
     _groups: dict[ObjectKey, PodGroup] = field(default_factory=dict)
-    _gang_pods: dict[GangId, set[ObjectKey]] = field(default_factory=dict)
     _watches: dict[Kind, WatchState] = field(default_factory=dict)
     _promises: dict[Uid, Promise] = field(default_factory=dict)
-    _jobs: dict[ObjectKey, Job] = field(default_factory=dict)
+    #: An owner that is not known is taken at its word, as in a plan of files.
+    trusts_unseen: bool = False
+    _grouping: Grouping = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let the books of gangs read those of pods."""
+        self._grouping = Grouping(find_pod=self._pods.get, trusts_unseen=self.trusts_unseen)
 
     def apply(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold one change. Kinds that placement does not read yet have no effect."""
         self.revision = max(self.revision, revision)
         if isinstance(change, Deleted):
+            if change.kind in SOURCE_KINDS:
+                return self._delete_source(change.kind, change.metadata)
             delete = _DELETIONS.get(change.kind)
             return NOTHING if delete is None else delete(self, change.metadata)
         put = _APPLICATIONS.get(type(change.object))
@@ -100,20 +110,34 @@ class Cluster:
 
     def job(self, namespace: str, name: str) -> Job | None:
         """Return a batch Job, or None."""
-        return self._jobs.get((namespace, name))
+        job = self._grouping.source((Kind.JOB, namespace, name))
+        return job if isinstance(job, Job) else None
+
+    def gang_id_of(self, pod: Pod) -> GangId:
+        """Return the gang that a pod belongs to, as far as its owners are known."""
+        return self._grouping.membership(pod).gang
 
     def gang_ids(self) -> frozenset[GangId]:
         """Return the gangs that we place."""
-        return frozenset(gang for gang in self._gang_pods if is_ours(self._members(gang)))
+        return frozenset(gang for gang in self._grouping.gangs() if is_ours(self._members(gang)))
 
     def gang(self, gang: GangId) -> Gang | None:
         """Return a gang as it stands, or None where no pod of our scheduler belongs to it."""
         pods = self._members(gang)
         if not is_ours(pods):
             return None
-        _, namespace, name = gang.split("/")
-        group = self._groups.get((namespace, name)) if gang.startswith("podgroup/") else None
-        return assemble(gang, pods=pods, group=group)
+        first = self._grouping.membership(pods[0])
+        # Where the first pod's place rests on no owner, that of no member does.
+        memberships = {one.metadata.uid: self._grouping.membership(one) for one in pods} if first.consulted else {}
+        key = first.source
+        is_group = key is not None and key[0] is Kind.POD_GROUP
+        return assemble(
+            gang,
+            pods=pods,
+            group=self._groups.get(key[1:]) if key is not None and is_group else None,
+            source=None if key is None or is_group else self._grouping.source(key),
+            memberships=memberships,
+        )
 
     def promises(self) -> Mapping[Uid, Promise]:
         """Return what is promised and not yet seen, by pod."""
@@ -138,7 +162,7 @@ class Cluster:
         return self.inventory.snapshot(constraints)
 
     def _members(self, gang: GangId) -> list[Pod]:
-        return [self._pods[key] for key in self._gang_pods.get(gang, ())]
+        return [self._pods[key] for key in self._grouping.members(gang)]
 
     def _apply_node(self, node: Node) -> Effects:
         name = NodeName(node.metadata.name)
@@ -171,12 +195,10 @@ class Cluster:
         self._pods[key] = pod
         if pod.node and not pod.is_finished:
             self.inventory.charge(pod.node, requests=pod.requests)
-        gang = gang_id_of(pod)
-        self._gang_pods.setdefault(gang, set()).add(key)
-        gangs = {gang} if known is None else {gang, gang_id_of(known)}
+        moved = self._grouping.put_pod(pod)
         if pod.node and not pod.is_finished and (known is None or not _asks_less(pod, than=known)):
             freed.discard(pod.node)
-        return Effects(gangs=frozenset(gangs), roomier_nodes=frozenset(freed))
+        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods)
 
     def _delete_pod(self, metadata: Metadata) -> Effects:
         key = (metadata.namespace, metadata.name)
@@ -184,7 +206,8 @@ class Cluster:
         if known is None or not is_end_of(known.metadata, tombstone=metadata):
             return NOTHING
         freed = self._forget(key) | self._withdrawn(known.metadata.uid)
-        return Effects(gangs=frozenset({gang_id_of(known)}), roomier_nodes=frozenset(freed))
+        moved = self._grouping.remove_pod(metadata)
+        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods)
 
     def _withdrawn(self, uid: Uid) -> set[NodeName]:
         """Give a promise up, and return its node as a set."""
@@ -192,12 +215,8 @@ class Cluster:
         return set() if node is None else {node}
 
     def _forget(self, key: ObjectKey) -> set[NodeName]:
-        """Take a pod out of all books, and return the node that it left."""
+        """Take a pod off its node, and return the node that it left."""
         pod = self._pods.pop(key)
-        gang = gang_id_of(pod)
-        self._gang_pods[gang].discard(key)
-        if not self._gang_pods[gang]:
-            del self._gang_pods[gang]
         if not pod.node or pod.is_finished:
             return set()
         self.inventory.release(pod.node, requests=pod.requests)
@@ -221,39 +240,43 @@ class Cluster:
         del self._groups[key]
         return Effects(gangs=frozenset({group_gang_id(known)}))
 
-    def _apply_job(self, job: Job) -> Effects:
-        key = (job.metadata.namespace, job.metadata.name)
-        known = self._jobs.get(key)
-        if known is None or not is_older(job.metadata, than=known.metadata):
-            self._jobs[key] = job
-        return NOTHING
+    def _apply_source(self, item: GroupSource | Job) -> Effects:
+        known = self._grouping.source(source_key(item))
+        if known is not None and is_older(item.metadata, than=known.metadata):
+            return NOTHING
+        return _effects(self._grouping.put_source(item))
 
-    def _delete_job(self, metadata: Metadata) -> Effects:
-        key = (metadata.namespace, metadata.name)
-        known = self._jobs.get(key)
-        if known is not None and is_end_of(known.metadata, tombstone=metadata):
-            del self._jobs[key]
-        return NOTHING
+    def _delete_source(self, kind: Kind, metadata: Metadata) -> Effects:
+        known = self._grouping.source((kind, metadata.namespace, metadata.name))
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
+            return NOTHING
+        return _effects(self._grouping.remove_source(kind, metadata))
 
     def _apply_watch(self, state: WatchState) -> Effects:
         # A watcher of a later release follows kinds that this one does not know, and does not need.
-        if state.metadata.name in _KIND_NAMES:
-            self._watches[Kind(state.metadata.name)] = state
-        return NOTHING
+        if state.metadata.name not in _KIND_NAMES:
+            return NOTHING
+        kind = Kind(state.metadata.name)
+        self._watches[kind] = state
+        return _effects(self._grouping.put_watch(kind, state.phase)) if kind in SOURCE_KINDS else NOTHING
+
+
+def _effects(moved: Moved) -> Effects:
+    return Effects(gangs=moved.gangs, moved=moved.pods)
 
 
 _APPLICATIONS: Mapping[type, Callable[[Cluster, Any], Effects]] = {
     Node: Cluster._apply_node,  # noqa: SLF001 - the class's own table, which cannot stand inside it
     Pod: Cluster._apply_pod,  # noqa: SLF001
     PodGroup: Cluster._apply_group,  # noqa: SLF001
-    Job: Cluster._apply_job,  # noqa: SLF001
+    Job: Cluster._apply_source,  # noqa: SLF001
+    GroupSource: Cluster._apply_source,  # noqa: SLF001
     WatchState: Cluster._apply_watch,  # noqa: SLF001
 }
 _DELETIONS: Mapping[Kind, Callable[[Cluster, Metadata], Effects]] = {
     Kind.NODE: Cluster._delete_node,  # noqa: SLF001
     Kind.POD: Cluster._delete_pod,  # noqa: SLF001
     Kind.POD_GROUP: Cluster._delete_group,  # noqa: SLF001
-    Kind.JOB: Cluster._delete_job,  # noqa: SLF001
 }
 
 

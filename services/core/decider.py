@@ -65,7 +65,7 @@ class Decider:
 
     def __post_init__(self) -> None:
         """Take the policy's terms."""
-        self.rejections = Rejections(memory=self.policy.rejection_memory)
+        self.rejections = Rejections(memory=self.policy.rejection_memory, gang_of=self.cluster.gang_id_of)
         self.mending = Mending(terms=self.policy.degraded)
 
     def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
@@ -78,10 +78,13 @@ class Decider:
                 self.rejections.note(change.object, at=at)
         if not arrives:
             self.mending.touch(effects.gangs)
+        for pod in effects.moved:
+            recall(self.cluster, ledger=self.ledger, pod=pod)
         for gang in effects.gangs:
             record = self._records.setdefault(gang, GangRecord())
             self._awake.add(gang)
             record.cause = cause
+            record.doubted_at = None
             if arrives:
                 record.note_arrival(change.metadata.uid, at=at, cause=cause)
         if effects.roomier_nodes:
@@ -200,6 +203,12 @@ class Decider:
         known = self.cluster.pod(pod.metadata.namespace, pod.metadata.name)
         return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
 
+    def _is_complete(self, gang_id: GangId, *, now: datetime) -> bool:
+        """Tell whether nobody else has to be waited for. Of a PodGroup nothing says how many there will be."""
+        retry = self._records[gang_id].retry_at
+        is_held = gang_id.startswith("podgroup/") or (retry is not None and retry > now)
+        return not is_held and (gang := self.cluster.gang(gang_id)) is not None and gang.is_complete
+
     def _is_unseen(self, gang: Gang) -> bool:
         """Tell whether members are bound, or promised, and still look open.
 
@@ -215,7 +224,7 @@ class Decider:
         for gang_id in list(self._awake):
             record = self._records[gang_id]
             moment = record.not_before(self.policy)
-            if moment is not None and moment > now:
+            if moment is not None and moment > now and not self._is_complete(gang_id, now=now):
                 continue
             self._awake.discard(gang_id)
             if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
@@ -223,7 +232,12 @@ class Decider:
             gang = self.cluster.gang(gang_id)
             if gang is not None and self._is_unseen(gang):
                 continue
-            if gang is None or not (gang.open or (gang.gated and gang.existing < gang.min_count)):
+            if gang is not None and not gang.open and gang.unverified and record.doubted_at is None:
+                # Pods and owners are followed side by side: mostly the owner is but a moment behind.
+                record.doubted_at = now
+                self._awake.add(gang_id)
+                continue
+            if gang is None or not (gang.open or gang.is_short):
                 self._rest(gang_id, is_gone=gang is None)
             else:
                 due.append(gang)

@@ -43,7 +43,8 @@ def is_degraded(gang: Gang, *, commit: Decision | None) -> bool:
     that was written on the group after the last binding says as much.
     """
     left = survivors(gang)
-    if not left or len(gang.placed) >= gang.min_count:
+    # The pods of one that was suspended are taken away on purpose.
+    if not left or len(gang.placed) >= gang.min_count or gang.is_suspended:
         return False
     if gang.group is not None and gang.group.initially_scheduled == "True":
         return True
@@ -129,7 +130,7 @@ def release(gang: Gang, *, revision: int, deadline: datetime) -> Proposed | None
 
 def orphans_of(gang: Gang) -> tuple[Pod, ...]:
     """Return the survivors that nobody would recreate, and that may not be deleted therefore."""
-    if gang.group is not None and gang.group.metadata.annotations.get(ALLOW_DELETE_ANNOTATION) == "true":
+    if gang.annotations.get(ALLOW_DELETE_ANNOTATION) == "true":
         return ()
     return tuple(pod for pod in survivors(gang) if not any(owner.is_controller for owner in pod.metadata.owners))
 
@@ -192,4 +193,4 @@ MAX_REJECTIONS_TOLD = 5
 
 
 def _annotation(gang: Gang, name: str) -> str | None:
-    return None if gang.group is None else gang.group.metadata.annotations.get(name)
+    return gang.annotations.get(name)

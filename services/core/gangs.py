@@ -1,7 +1,6 @@
 """Which pods make a gang, and whether enough of them are here.
 
-A PodGroup with members of our scheduler is a gang; a pod of our scheduler that names no group is a gang of one. How a
-member counts follows from its state:
+`services.core.membership` tells to which gang a pod belongs. How a member counts follows from its state:
 
 ====================  ===========================================================================
 open                  ours, not bound, not gated, not terminating, not finished: to be placed
@@ -9,6 +8,7 @@ placed                Succeeded; or bound and not terminating, unless it Failed 
 gated                 carries scheduling gates
 foreign               not bound and of another scheduler: invisible to us
 gone                  terminating, or Failed before any container started: counts for nothing
+unverified            its owner was not seen yet, or it contradicts its group: counts for nothing
 ====================  ===========================================================================
 
 A member that Failed at its work counts as long as it is the last word: not where its controller has made another in its
@@ -16,17 +16,16 @@ place, and not where none of the gang is left on a node. So a Job that starts ag
 a gang again, and its pods are not bound one by one.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from services.core.gang_sizes import oldest_of, size_of, stated_count
+from services.core.gang_topology import NOTHING_STATED, StatedTopology, topology_of
+from services.core.membership import COMPLETION_INDEX_LABEL, Membership, Source, Standing, named_gang
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import GangId, Pod, PodGroup, Uid
-from services.core.reasons import Reason, ReasonCode
-
-COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
-"""Which of a Job's completions a pod works on."""
+from services.core.objects import GangId, GroupSource, Job, Pod, PodGroup, Uid
 
 MAX_MEMBERS = 4096
 """Members of one gang; above it the gang waits with GangTooLarge."""
@@ -44,7 +43,12 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """A gang at one moment. `is_declared` is False where pods name a group that does not exist."""
+    """A gang at one moment. `is_declared` is False where pods name a group that does not exist.
+
+    `group` is its PodGroup, `source` the object of another kind that declares it. `whole` is how many pods there are
+    when all have come, 0 where nothing says so. `annotations` are those of whatever declares the gang; `trusted` names
+    the owners that were taken at their word, `problem` what is wrong with where its size is stated.
+    """
 
     id: GangId
     namespace: str
@@ -58,6 +62,24 @@ class Gang:
     gated: tuple[Pod, ...] = ()
     foreign: tuple[Pod, ...] = ()
     gone: tuple[Pod, ...] = ()
+    unverified: tuple[Pod, ...] = ()
+    source: Source | None = None
+    whole: int = 0
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    topology: StatedTopology = NOTHING_STATED
+    is_suspended: bool = False
+    trusted: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """True where all pods have come that ever will, so that none has to be waited for."""
+        return 0 < self.whole <= self.existing
+
+    @property
+    def is_short(self) -> bool:
+        """True where members lack for a reason that has to be told, though none is open."""
+        return bool(self.gated or self.unverified) and self.existing < self.min_count
 
     @property
     def existing(self) -> int:
@@ -76,10 +98,9 @@ class Gang:
 
 
 def gang_id_of(pod: Pod) -> GangId:
-    """Return the gang that a pod belongs to."""
-    if pod.group:
-        return GangId(f"podgroup/{pod.metadata.namespace}/{pod.group}")
-    return GangId(f"pod/{pod.metadata.namespace}/{pod.metadata.name}")
+    """Return the gang that a pod names itself, without regard to its owners: `Cluster.gang_id_of` knows these too."""
+    named = named_gang(pod)
+    return GangId(f"pod/{pod.metadata.namespace}/{pod.metadata.name}") if named is None else named.gang
 
 
 def group_gang_id(group: PodGroup) -> GangId:
@@ -108,35 +129,90 @@ def is_ours(pods: Iterable[Pod]) -> bool:
     return any(pod.scheduler_name == SCHEDULER_NAME for pod in pods)
 
 
-def assemble(gang: GangId, *, pods: Iterable[Pod], group: PodGroup | None) -> Gang:
-    """Return the gang that these pods and this group make now. Members are in name order."""
+def assemble(
+    gang: GangId,
+    *,
+    pods: Iterable[Pod],
+    group: PodGroup | None = None,
+    source: Source | None = None,
+    memberships: Mapping[Uid, Membership] | None = None,
+) -> Gang:
+    """Return the gang that these pods make now, with the object that declares it. Members are in name order.
+
+    `memberships` say which of the pods are members for certain; without them all are.
+    """
+    known = memberships or {}
     members: dict[MemberState, list[Pod]] = {state: [] for state in MemberState}
-    oldest: datetime | None = None
-    priority = 0
-    for pod in sorted(pods, key=lambda pod: pod.metadata.name):
+    ordered, unverified = _verified(gang, sorted(pods, key=lambda pod: pod.metadata.name), memberships=known)
+    for pod in ordered:
         members[state_of(pod)].append(pod)
-        created = pod.metadata.created_at
-        oldest = created if oldest is None else min(oldest, created)
-        priority = max(priority, pod.priority)
     past = _past_failures(members)
-    is_lone_pod = gang.startswith("pod/")
-    if group is not None:
-        oldest, priority = group.metadata.created_at, group.priority
+    placed = tuple(pod for pod in members[MemberState.PLACED] if pod.metadata.uid not in past)
+    living = [*members[MemberState.OPEN], *placed, *members[MemberState.GATED]]
+    size = size_of(gang, group=group, source=source, living=living)
+    declaration = group or source
+    trusted = {
+        f"{owner.kind} {owner.name}"
+        for pod in ordered
+        if (one := known.get(pod.metadata.uid)) and one.standing is Standing.TRUSTED and (owner := one.missing)
+    }
     return Gang(
         id=gang,
         namespace=gang.split("/")[1],
-        # The basic policy asks for no quorum: each member runs as soon as it can.
-        min_count=group.min_count if group is not None and group.is_gang else 1,
-        priority=priority,
-        created_at=oldest if oldest is not None else datetime.min,  # noqa: DTZ901 - a gang without pods is never ordered
-        is_declared=group is not None or is_lone_pod,
+        min_count=size.needed,
+        priority=group.priority if group is not None else max((pod.priority for pod in ordered), default=0),
+        created_at=_created_at(declaration, pods=(*ordered, *unverified)),
+        is_declared=declaration is not None or bool(trusted) or gang.startswith(_UNDECLARED),
         group=group,
         open=tuple(members[MemberState.OPEN]),
-        placed=tuple(pod for pod in members[MemberState.PLACED] if pod.metadata.uid not in past),
+        placed=placed,
         gated=tuple(members[MemberState.GATED]),
         foreign=tuple(members[MemberState.FOREIGN]),
         gone=tuple(members[MemberState.GONE]),
+        unverified=tuple(unverified),
+        source=source,
+        whole=size.whole,
+        annotations=_annotations(gang, declaration=declaration, pods=ordered),
+        topology=topology_of(group=group, source=source, members=living, roles=size.roles),
+        is_suspended=isinstance(source, GroupSource | Job) and source.is_suspended,
+        trusted=tuple(sorted(trusted)),
+        problem=size.problem,
     )
+
+
+_UNDECLARED = ("pod/", "kueue/")
+"""Gangs that no object declares: their pods alone do."""
+
+
+def _verified(
+    gang: GangId, pods: Sequence[Pod], *, memberships: Mapping[Uid, Membership]
+) -> tuple[list[Pod], list[Pod]]:
+    """Divide pods into members and those that are none yet: their owner was not seen, or they gainsay their group."""
+    sure: list[Pod] = []
+    unverified: list[Pod] = []
+    for pod in pods:
+        membership = memberships.get(pod.metadata.uid)
+        is_unseen = membership is not None and membership.standing is Standing.UNSEEN
+        (unverified if is_unseen else sure).append(pod)
+    if gang.startswith("kueue/") and sure:
+        # Whoever names the group with another size is mistaken or a stranger, and does not hold it up.
+        count = stated_count(oldest_of(sure))
+        unverified += [pod for pod in sure if stated_count(pod) != count]
+        sure = [pod for pod in sure if stated_count(pod) == count]
+    return sure, [pod for pod in unverified if state_of(pod) is not MemberState.GONE]
+
+
+def _created_at(declaration: PodGroup | Source | None, *, pods: Sequence[Pod]) -> datetime:
+    if declaration is not None:
+        return declaration.metadata.created_at
+    # A gang without pods is never ordered.
+    return min((pod.metadata.created_at for pod in pods), default=datetime.min)  # noqa: DTZ901
+
+
+def _annotations(gang: GangId, *, declaration: PodGroup | Source | None, pods: Sequence[Pod]) -> Mapping[str, str]:
+    if declaration is not None:
+        return declaration.metadata.annotations
+    return oldest_of(pods).metadata.annotations if pods and gang.startswith(_UNDECLARED) else {}
 
 
 def _past_failures(members: Mapping[MemberState, list[Pod]]) -> frozenset[Uid]:
@@ -171,64 +247,3 @@ _Place = tuple[Uid, str]
 def _place_of(pod: Pod) -> _Place | None:
     controller = next((owner.uid for owner in pod.metadata.owners if owner.is_controller), None)
     return None if controller is None else (controller, pod.metadata.labels.get(COMPLETION_INDEX_LABEL, ""))
-
-
-def quorum_reasons(gang: Gang) -> tuple[Reason, ...]:
-    """Return why the gang cannot be tried at all; empty where enough members are here.
-
-    Gated and foreign members never hold back the others: they only explain why too few are left.
-    """
-    if not gang.is_declared:
-        name = gang.id.rpartition("/")[2]
-        text = f"PodGroup {name} does not exist in namespace {gang.namespace}; {len(gang.open)} pods name it"
-        return (Reason(code=ReasonCode.GROUP_NOT_FOUND, message=text, count=len(gang.open), subject=name),)
-    if len(gang.open) > MAX_MEMBERS:
-        text = f"{len(gang.open)} members wait; at most {MAX_MEMBERS} can be placed in one transaction"
-        return (Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=len(gang.open)),)
-    unsupported = _unsupported_reasons(gang)
-    if unsupported:
-        return unsupported
-    if gang.existing >= gang.min_count:
-        return ()
-    missing = Reason(
-        code=ReasonCode.MEMBERS_MISSING,
-        message=f"{gang.existing} of the {gang.min_count} needed pods exist",
-        count=gang.min_count - gang.existing,
-    )
-    reasons = [missing]
-    if gang.gated:
-        text = f"{_pods(gang.gated)} still {'carry' if len(gang.gated) > 1 else 'carries'} scheduling gates"
-        reasons.insert(0, Reason(code=ReasonCode.MEMBERS_GATED, message=text, count=len(gang.gated)))
-    if gang.foreign:
-        others = ", ".join(sorted({pod.scheduler_name for pod in gang.foreign}))
-        text = f"{_pods(gang.foreign)} of the group {'name' if len(gang.foreign) > 1 else 'names'} another scheduler"
-        reasons.insert(
-            0,
-            Reason(
-                code=ReasonCode.MIXED_SCHEDULERS,
-                message=f"{text} ({others}); all members must name {SCHEDULER_NAME}",
-                count=len(gang.foreign),
-                subject=others,
-            ),
-        )
-    return tuple(reasons)
-
-
-def _unsupported_reasons(gang: Gang) -> tuple[Reason, ...]:
-    fields: dict[str, int] = {}
-    for pod in gang.open:
-        for path in pod.unsupported:
-            fields[path] = fields.get(path, 0) + 1
-    return tuple(
-        Reason(
-            code=ReasonCode.UNSUPPORTED_CONSTRAINT,
-            message=f"{count} pod{'s use' if count > 1 else ' uses'} {path}, which this release cannot honour",
-            count=count,
-            subject=path,
-        )
-        for path, count in sorted(fields.items())
-    )
-
-
-def _pods(pods: tuple[Pod, ...]) -> str:
-    return f"{len(pods)} pod{'s' if len(pods) > 1 else ''}"

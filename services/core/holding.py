@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import Assignment
-from services.core.gangs import MemberState, gang_id_of, state_of
+from services.core.gangs import MemberState, state_of
 from services.core.ledger import Ledger
 from services.core.objects import GangId, NodeName, Pod, TransactionId
 
@@ -25,7 +25,7 @@ def hold(
 
 def recall(cluster: Cluster, *, ledger: Ledger, pod: Pod) -> None:
     """Promise what an open transaction promised to a pod before the pod was seen."""
-    transaction = ledger.of_gang(gang_id_of(pod))
+    transaction = ledger.of_gang(cluster.gang_id_of(pod))
     uid = pod.metadata.uid
     if transaction is None or uid in cluster.promises() or state_of(pod) is not MemberState.OPEN:
         return
@@ -38,6 +38,12 @@ def _hold_one(cluster: Cluster, pod: Pod, member: Assignment, *, transaction: Tr
     """Promise one member; return the node that it was promised to before, where that is another."""
     known = cluster.promises().get(member.uid)
     cluster.promise(
-        Promise(uid=member.uid, gang=gang_id_of(pod), transaction=transaction, node=member.node, requests=pod.requests)
+        Promise(
+            uid=member.uid,
+            gang=cluster.gang_id_of(pod),
+            transaction=transaction,
+            node=member.node,
+            requests=pod.requests,
+        )
     )
     return known.node if known is not None and known.node != member.node else None

@@ -41,6 +41,8 @@ class ReasonCode(StrEnum):
     KUBELET_REJECTED = "KubeletRejected"
     QUORUM_LOST = "QuorumLost"
     DEGRADED_TOO_LONG = "DegradedTooLong"
+    SUSPENDED = "Suspended"
+    OWNER_NOT_SEEN = "OwnerNotSeen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

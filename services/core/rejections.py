@@ -5,10 +5,10 @@ A rejected pod is Failed and none of its containers ever started (OutOfcpu, Node
 about members that ask for something else, so it is remembered for those that ask for the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from services.core.gangs import gang_id_of
 from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import GangId, NodeName, Pod, Uid
 
@@ -26,9 +26,10 @@ def is_rejected(pod: Pod) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Rejections:
-    """Until when which node is excluded for which members of which gang."""
+    """Until when which node is excluded for which members of which gang; `gang_of` tells the gang of a pod."""
 
     memory: timedelta
+    gang_of: Callable[[Pod], GangId]
     #: Insertion-ordered, for bounded memory.
     _until: dict[tuple[_Shape, NodeName], datetime] = field(default_factory=dict)
 
@@ -37,7 +38,7 @@ class Rejections:
         rejected_at = at if pod.rejected_at is None else min(pod.rejected_at, at)
         if rejected_at + self.memory <= at:
             return
-        key = (_shape(pod), pod.node)
+        key = (self._shape(pod), pod.node)
         self._until.setdefault(key, rejected_at + self.memory)
         if len(self._until) > MAX_REJECTIONS:
             del self._until[next(iter(self._until))]
@@ -49,7 +50,7 @@ class Rejections:
         nodes: dict[_Shape, set[NodeName]] = {}
         for shape, node in self._until:
             nodes.setdefault(shape, set()).add(node)
-        return {pod.metadata.uid: frozenset(found) for pod in pods if (found := nodes.get(_shape(pod)))}
+        return {pod.metadata.uid: frozenset(found) for pod in pods if (found := nodes.get(self._shape(pod)))}
 
     def forget(self, now: datetime) -> frozenset[GangId]:
         """Forget what is too old, and return the gangs for which that makes a difference."""
@@ -62,7 +63,6 @@ class Rejections:
         """Return when something will be forgotten."""
         return min(self._until.values(), default=None)
 
-
-def _shape(pod: Pod) -> _Shape:
-    requests = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0))
-    return gang_id_of(pod), requests, constraints_of(pod)
+    def _shape(self, pod: Pod) -> _Shape:
+        requests = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0))
+        return self.gang_of(pod), requests, constraints_of(pod)

@@ -54,8 +54,7 @@ def lost_members(cluster: Cluster, *, namespace: str, names: Mapping[Uid, str]) 
 def allows_delete(cluster: Cluster, *, gang: GangId) -> bool:
     """Tell whether the gang's group lets an undo delete pods that nobody would recreate."""
     found = cluster.gang(gang)
-    group = None if found is None else found.group
-    return group is not None and group.metadata.annotations.get(ALLOW_DELETE_ANNOTATION) == "true"
+    return found is not None and found.annotations.get(ALLOW_DELETE_ANNOTATION) == "true"
 
 
 def _is_lost(pod: Pod | None, uid: Uid) -> bool:

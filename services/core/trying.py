@@ -6,11 +6,12 @@ from datetime import timedelta
 
 from services.core.degraded import terms_reasons
 from services.core.durations import DurationError, parse_duration
-from services.core.gangs import Gang, quorum_reasons
+from services.core.gangs import Gang
 from services.core.inventory import Snapshot
 from services.core.names import REPAIR_WINDOW_ANNOTATION
 from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import NodeName, Pod, Uid
+from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal, classes_of, solve
 
@@ -86,7 +87,5 @@ def repair_window(gang: Gang, *, default: timedelta) -> timedelta:
 
 
 def _annotation(gang: Gang, name: str) -> str | None:
-    """Return an annotation of the group, or of a lone pod."""
-    if gang.group is not None:
-        return gang.group.metadata.annotations.get(name)
-    return gang.open[0].metadata.annotations.get(name) if gang.open and gang.id.startswith("pod/") else None
+    """Return an annotation of whatever declares the gang."""
+    return gang.annotations.get(name)

@@ -8,10 +8,11 @@ from services.contracts.manifest_files import Manifests
 from services.core.cluster import Cluster
 from services.core.decider import Decider
 from services.core.decisions import Decision, Degraded, Refused, RolledBack, Waiting
-from services.core.gangs import Gang, gang_id_of, quorum_reasons
+from services.core.gangs import Gang
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, Node, NodeName, Pod
 from services.core.plan import GangPlan, plan
+from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 
 MAX_PODS = 4096
@@ -136,7 +137,7 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
 def _group_of_member(decider: Decider, gang_id: GangId) -> GangId:
     kind, namespace, name = gang_id.split("/")
     pod = decider.cluster.pod(namespace, name) if kind == "pod" else None
-    return gang_id if pod is None else gang_id_of(pod)
+    return gang_id if pod is None else decider.cluster.gang_id_of(pod)
 
 
 def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:

@@ -125,7 +125,7 @@ def test_clock_that_is_set_back_makes_nobody_wait() -> None:
     """A gang settles by the time that passed, not until the clock is where it was."""
     desk = Desk()
     desk.decide()
-    desk.see(pod("train-0"))
+    desk.see(pod_group("train", min_count=1), pod("train-0", group="train"))
     desk.now -= timedelta(hours=1)
     assert desk.decide(after=timedelta()) == ()
     assert proposal(only(desk.decide()))

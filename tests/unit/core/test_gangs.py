@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from services.core.gangs import (
-    COMPLETION_INDEX_LABEL,
     MAX_MEMBERS,
     MemberState,
     assemble,
     gang_id_of,
     group_gang_id,
     is_ours,
-    quorum_reasons,
     state_of,
 )
+from services.core.membership import COMPLETION_INDEX_LABEL
 from services.core.objects import Owner, Pod, Uid
+from services.core.quorum import quorum_reasons
 from services.core.reasons import ReasonCode
 from tests.builders import START, gang, lone_gang, members, pod, pod_group, seconds
 

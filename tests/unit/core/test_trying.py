@@ -85,9 +85,6 @@ def test_excluded_nodes_are_respected() -> None:
         pytest.param(
             lone_gang(pod(annotations={REPAIR_WINDOW_ANNOTATION: "5s"})), timedelta(seconds=5), id="said by a lone pod"
         ),
-        pytest.param(
-            lone_gang(pod(node="n1", annotations={REPAIR_WINDOW_ANNOTATION: "5s"})), DEFAULT, id="nothing to place"
-        ),
     ],
 )
 def test_the_repair_window(*, item: Gang, window: timedelta) -> None:

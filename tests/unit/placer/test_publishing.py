@@ -19,8 +19,8 @@ from services.placer import publishing
 from tests.builders import START, members, node, pod, pod_group, seconds
 from tests.unit.placer.harness import Placer, placing
 
-GANG = GangId("pod/team-a/w-0")
-PROPOSED = "phalanx.placement.v1.pod.team-a.w-0.proposed"
+GANG = GangId("podgroup/team-a/w")
+PROPOSED = "phalanx.placement.v1.podgroup.team-a.w.proposed"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -32,8 +32,8 @@ def foreign_proposal() -> Decision:
 
 
 async def shown(placer: Placer) -> None:
-    """One pod, two nodes."""
-    placer.show(node("n1"), node("n2"), pod("w-0"))
+    """One pod of a group that may have more, two nodes."""
+    placer.show(node("n1"), node("n2"), pod_group("w", min_count=1), pod("w-0", group="w"))
     placer.sync()
     await placer.until_read()
 

@@ -38,6 +38,8 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_KUBELET_REJECTED: _ClassVar[ReasonCode]
     REASON_CODE_QUORUM_LOST: _ClassVar[ReasonCode]
     REASON_CODE_DEGRADED_TOO_LONG: _ClassVar[ReasonCode]
+    REASON_CODE_SUSPENDED: _ClassVar[ReasonCode]
+    REASON_CODE_OWNER_NOT_SEEN: _ClassVar[ReasonCode]
 REASON_CODE_UNSPECIFIED: ReasonCode
 REASON_CODE_MEMBERS_MISSING: ReasonCode
 REASON_CODE_MEMBERS_GATED: ReasonCode
@@ -69,6 +71,8 @@ REASON_CODE_FORBIDDEN: ReasonCode
 REASON_CODE_KUBELET_REJECTED: ReasonCode
 REASON_CODE_QUORUM_LOST: ReasonCode
 REASON_CODE_DEGRADED_TOO_LONG: ReasonCode
+REASON_CODE_SUSPENDED: ReasonCode
+REASON_CODE_OWNER_NOT_SEEN: ReasonCode
 
 class Reason(_message.Message):
     __slots__ = ("code", "message", "count", "subject")
