@@ -226,6 +226,7 @@ class _Service:
                 tracer=runtime.tracer,
                 metrics=metrics,
                 clock=runtime.clock,
+                has_node=self._world.has_node,
                 workers=self._settings.bind_concurrency,
             ),
             publisher=Publisher(

@@ -15,7 +15,7 @@ from opentelemetry.trace import Tracer, get_current_span
 from services.binder.bursting import LONGEST_S, WORKERS, Step, each
 from services.binder.metrics import BinderMetrics
 from services.binder.ports import Changed, Manifest, NoAnswer, PodApi
-from services.core.objects import Kind, Pod, TransactionId, Uid
+from services.core.objects import Kind, NodeName, Pod, TransactionId, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.reduce import MalformedObject, reduce_leniently
 from services.core.transaction_answers import (
@@ -23,6 +23,7 @@ from services.core.transaction_answers import (
     Meaning,
     forbidden,
     meaning_of,
+    node_gone,
     reading_of,
     refused,
     service_account_of,
@@ -48,15 +49,26 @@ T = TypeVar("T")
 Tell = Callable[[Reason], None]
 """Takes what a write is waiting for, so that a deadline can name it."""
 
+HasNode = Callable[[NodeName], bool]
+"""Tells whether the followed cluster has a node. Asked before each binding is sent: the API server does not ask."""
+
 
 class PodWriter:
     """Carries out the writes of transactions on pods."""
 
     def __init__(
-        self, api: PodApi, *, tracer: Tracer, metrics: BinderMetrics, clock: Clock, workers: int = WORKERS
+        self,
+        api: PodApi,
+        *,
+        tracer: Tracer,
+        metrics: BinderMetrics,
+        clock: Clock,
+        has_node: HasNode,
+        workers: int = WORKERS,
     ) -> None:
         """Keep the parts. `workers` members of a burst are written at once; more than connections gain nothing."""
         self._workers = workers
+        self._has_node = has_node
         self._api = api
         self._tracer = tracer
         self._metrics = metrics
@@ -85,6 +97,7 @@ class PodWriter:
                 is_dry_run=is_dry_run,
                 tell=tell,
                 clock=self._clock,
+                has_node=self._has_node,
             )
             attempts.append(made)
             return made.once
@@ -160,6 +173,7 @@ class _Binding:
         "_api",
         "_clock",
         "_conflicts",
+        "_has_node",
         "_is_dry_run",
         "_is_in_doubt",
         "_namespace",
@@ -184,7 +198,9 @@ class _Binding:
         is_dry_run: bool,
         tell: Tell,
         clock: Clock,
+        has_node: HasNode,
     ) -> None:
+        self._has_node = has_node
         self._api = api
         self._namespace = namespace
         self._transaction = transaction
@@ -211,6 +227,8 @@ class _Binding:
         return answer
 
     async def _tried(self) -> Answer | None:
+        if not self._is_dry_run and not self._has_node(self.target.node):
+            return node_gone(self.target)
         try:
             answer = await self._api.bind(
                 self._namespace, target=self.target, transaction=self._transaction, is_dry_run=self._is_dry_run

@@ -154,6 +154,7 @@ class Follower:
         else:
             detail = f"known up to revision {self._world.cluster.revision}"
         self._readiness.set(CLUSTER_CONDITION, ready=self.is_cluster_ready, detail=detail)
+        self._metrics.revision.set(self._world.cluster.revision)
         async with self._advanced:
             self._advanced.notify_all()
 

@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _DURATIONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_PHASES_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _LATENCIES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 
 
@@ -42,7 +43,20 @@ class BinderMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register all metrics."""
         self.transactions = Counter(
-            "phalanx_transactions", "Transactions that ended, by outcome", ["outcome"], registry=registry
+            "phalanx_transactions",
+            "Transactions that ended, by outcome and the first reason",
+            ["outcome", "cause"],
+            registry=registry,
+        )
+        self.phases = Histogram(
+            "phalanx_transaction_phase_duration_seconds",
+            "Time in each phase of transactions, every visit by itself",
+            ["phase"],
+            buckets=_PHASES_S,
+            registry=registry,
+        )
+        self.undos = Counter(
+            "phalanx_transaction_undos", "Transactions that began to take back what they had bound", registry=registry
         )
         self.open = Gauge("phalanx_transactions_open", "Transactions in hand", registry=registry)
         self.duration = Histogram(
@@ -73,6 +87,9 @@ class BinderMetrics:
             "Conditions and events written for people, by kind and outcome",
             ["kind", "outcome"],
             registry=registry,
+        )
+        self.revision = Gauge(
+            "phalanx_binder_revision", "Sequence of the cluster stream up to which it is folded", registry=registry
         )
         self.journal = JournalMetrics(registry)
         self.unreadable = Counter(

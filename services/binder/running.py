@@ -16,6 +16,7 @@ from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.journal import Superseded
 from services.binder.metrics import BinderMetrics
+from services.binder.phases import PhaseTimes, cause_of
 from services.binder.ports import Journal
 from services.binder.publishing import Publisher
 from services.binder.world import World
@@ -151,15 +152,17 @@ class Run:
             state = await self._run()
             outcome = state.phase.value
             span.set_attribute(telemetry.ATTR_OUTCOME, outcome)
-            tools.metrics.transactions.labels(outcome=outcome).inc()
+            tools.metrics.transactions.labels(outcome=outcome, cause=cause_of(state)).inc()
             tools.metrics.duration.labels(outcome=outcome).observe(tools.clock.monotonic() - started_s)
 
     async def _run(self) -> TransactionState:
         tools = self._tools
         state, instructions = await self._begun()
         self._rested.clear()
+        times = PhaseTimes(tools.metrics, clock=tools.clock)
         try:
             while state.step is not Step.OVER:
+                times.observe(state)
                 if instructions:
                     if self._is_stopping:
                         await self._rest_for_ever()
@@ -168,6 +171,7 @@ class Run:
                 state, instructions = handle(state, event, now=tools.clock.now())
             return state
         finally:
+            times.end()
             self._stop()
             self._rested.set()
 

@@ -9,7 +9,7 @@ from services.core.cluster import Cluster, Effects
 from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack, written_members
 from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
-from services.core.objects import Applied, ClusterChange, GangId, Pod, TransactionId
+from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId
 from services.core.transaction_state import TransactionState
 
 MAX_SETBACKS = 65_536
@@ -27,6 +27,10 @@ class World:
     traces: dict[TransactionId, str] = field(default_factory=dict)
     #: Insertion-ordered, for bounded memory.
     setbacks: dict[GangId, None] = field(default_factory=dict)
+
+    def has_node(self, node: NodeName) -> bool:
+        """Tell whether the followed cluster has a node."""
+        return self.cluster.inventory.node(node) is not None
 
     def observe_change(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold a change of the cluster."""

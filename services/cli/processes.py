@@ -191,7 +191,8 @@ class LocalProcess:
 class LocalServices:
     """All services against one API server and one bus.
 
-    `environment` holds the settings for all of them, `preferred_ports` ports to take where they are free, by service.
+    `environment` holds the settings for all of them, `own_environment` those of single ones by service,
+    `preferred_ports` ports to take where they are free, by service.
     Entering starts them and waits until each is ready.
     """
 
@@ -199,6 +200,7 @@ class LocalServices:
     nats_url: str
     kubeconfig: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    own_environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     names: Sequence[str] = SERVICES
     preferred_ports: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     processes: dict[str, LocalProcess] = field(default_factory=dict)
@@ -248,6 +250,6 @@ class LocalServices:
         return LocalProcess(
             name=name,
             folder=self.folder,
-            environment=settings | dict(self.environment),
+            environment=settings | dict(self.environment) | dict(self.own_environment.get(name, {})),
             preferred_ports=self.preferred_ports.get(name, {}),
         )

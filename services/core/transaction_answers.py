@@ -112,6 +112,13 @@ def refused(message: str, *, target: Target, is_in_doubt: bool = False) -> Answe
     return Answer(verdict=Verdict.REFUSED, reason=reason, is_in_doubt=is_in_doubt)
 
 
+def node_gone(target: Target) -> Answer:
+    """Return the answer for a member whose node went away before its binding was sent. It is not sent."""
+    text = f"node {target.node} went away before pod {target.pod} was bound to it"
+    reason = Reason(code=ReasonCode.PLACEMENT_STALE, message=text, count=1, subject=target.node)
+    return Answer(verdict=Verdict.REFUSED, reason=reason)
+
+
 def forbidden(message: str, *, is_in_doubt: bool = False) -> Answer:
     """Return the answer of an API server that lets us bind nothing."""
     text = (

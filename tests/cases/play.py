@@ -27,8 +27,8 @@ from tests.cases.play_witness import Witness
 from tests.e2e.system import System, running_system
 from tests.e2e.waiting import eventually
 
-IN_FORCE = ("C25", "C27", "C28", "C30", "C41")
-MOVING = frozenset({"planned", "scheduled"})
+IN_FORCE = ("C25", "C26", "C27", "C28", "C30", "C41")
+MOVING = frozenset({"noBindTo", "planned", "scheduled"})
 """Expectations on a gang in the middle of its transaction."""
 
 PATIENCE_S = 15.0
@@ -39,7 +39,7 @@ async def play(case: Case, *, folder: Path) -> list[str]:
     """Play a case and return a sentence for each expectation that did not hold. Raises UnknownWord."""
     script = read_script(case)
     async with (
-        running_system(folder, settings=ClusterSettings()) as system,
+        running_system(folder, settings=ClusterSettings(), own_environment=_settings(script)) as system,
         _stage(script, system=system) as stage,
         command_queue(system.nats.url, kubernetes=stage.api) as queue,
     ):
@@ -51,6 +51,12 @@ async def play(case: Case, *, folder: Path) -> list[str]:
             # What was waited for did not come: the rest of the case says nothing any more.
             problems.append(str(error))
         return problems
+
+
+def _settings(script: Script) -> Mapping[str, Mapping[str, str]]:
+    """Return settings of the services: bindings go one by one where something happens between two of them."""
+    one_by_one = any(str(step.arguments.get("before", "")).startswith("binding of ") for step in script.steps)
+    return {"binder": {"PHALANX_BIND_CONCURRENCY": "1"}} if one_by_one else {}
 
 
 @asynccontextmanager

@@ -91,6 +91,8 @@ class Actor:
     async def _delete(self, step: Step) -> None:
         for ref in step.objects:
             await self._remove(ref)
+        if self.replies.is_before_next(step):
+            await self.replies.let_go()
 
     async def _replace(self, step: Step) -> None:
         """Let an object of the same name follow; its uid is the API server's to choose."""

@@ -24,6 +24,7 @@ class BindReplies:
     _held: dict[str, list[Fault]] = field(default_factory=dict)
     _answered: dict[str, int] = field(default_factory=dict)
     _cordoned: list[str] = field(default_factory=list)
+    _late: list[Fault] = field(default_factory=list)
 
     @property
     def is_done(self) -> bool:
@@ -38,10 +39,11 @@ class BindReplies:
             (pod,) = self._pods(step)
             faults = self._held.setdefault(pod, [])
             is_cut = step.arguments["code"] == TIMEOUT
+            is_late = self._change_before_next(step) is not None
             faults.append(
                 self.stage.system.apiserver.faults.add(
                     Match(method="POST", path=f"/pods/{pod}/binding$", lacks="dryRun"),
-                    Action(hold=True, cut="after" if is_cut else None),
+                    Action(hold=True, cut="after" if is_cut else None, when="after" if is_late else "before"),
                     nth=len(faults) + 1,
                 )
             )
@@ -54,6 +56,10 @@ class BindReplies:
         fault = self._held[pod][number]
         await until(lambda: fault.held_count, what=f"binding {number + 1} of {pod} was sent")
         self._store(pod, step)
+        if self._change_before_next(step) is not None:
+            # The binding has taken effect; the binder hears of it when the change has come.
+            self._late.append(fault)
+            return
         fault.release()
         await until(lambda: len(self._codes(pod)) > number, what=f"binding {number + 1} of {pod} was answered")
         code = self._codes(pod)[number]
@@ -62,6 +68,21 @@ class BindReplies:
         if self.is_done:
             await uncordon(self.stage, self._cordoned)
             self._cordoned.clear()
+
+    def is_before_next(self, step: Step) -> bool:
+        """Tell whether a change comes before the next binding is sent: the answer to the last one waits for it."""
+        return str(step.arguments.get("before", "")).startswith("binding of ")
+
+    def _change_before_next(self, step: Step) -> Step | None:
+        following = (one for one in self.stage.script.steps if one.number == step.number + 1)
+        return next((one for one in following if self.is_before_next(one)), None)
+
+    async def let_go(self) -> None:
+        """Give the answers that waited for a change, now that the binder has followed it."""
+        await self.stage.system.binder_follows()
+        for fault in self._late:
+            fault.release()
+        self._late.clear()
 
     async def force(self, pod: str) -> None:
         """Keep a replaced pod to the forced plan too, where that names its node, until all bindings are answered."""

@@ -93,6 +93,19 @@ def _deleted_member(stage: Stage) -> Problems:
         yield f"{ending.objects[0]} was planned again after its deletion: {len(promised)} proposals"
 
 
+def _lost_node(stage: Stage) -> Problems:
+    """C26: nothing is bound or promised to a node that is gone, and the newcomer comes after the started gang."""
+    gone = next(one.revision for one in stage.witness.deletions if one.ref == "Node/c26-n2")
+    for one in stage.witness.bindings:
+        if one.node == "c26-n2" and one.revision > gone:
+            yield f"pod {one.pod} was bound to c26-n2 after its deletion"
+    if late := {pod: node for pod, node in stage.promised().items() if node == "c26-n2"}:
+        yield f"still promised to c26-n2: {late}"
+    order = [one.pod for one in stage.witness.bindings]
+    if "filler" in order and not {"g-1", "g-2"} <= set(order[: order.index("filler")]):
+        yield f"filler was bound before the started gang: {order}"
+
+
 def _lost_answers(stage: Stage) -> Problems:
     """C27: the member that somebody else bound is left in peace. Two bindings and free GPUs are judged elsewhere."""
     if "Pod/a-1" in {one.ref for one in stage.witness.deletions}:
@@ -119,6 +132,7 @@ def _outdated_events(stage: Stage) -> Problems:
 
 
 NEVER: Mapping[str, Callable[[Stage], Problems]] = {
+    "C26": _lost_node,
     "C27": _lost_answers,
     "C28": _deleted_member,
     "C30": _stale_watch,

@@ -73,7 +73,7 @@ class Stage:
         return {
             one.pod: one.node
             for transaction in self.system.recorder.open()
-            for one in transaction.assignments
+            for one in transaction.held
             if not self.node_of(one.pod)
         }
 

@@ -206,7 +206,7 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
             world=world,
             follower=follower,
             examiner=Examiner(pods, world=world, follower=follower, clock=clock),
-            writer=PodWriter(pods, tracer=tracer, metrics=metrics, clock=clock),
+            writer=PodWriter(pods, tracer=tracer, metrics=metrics, clock=clock, has_node=world.has_node),
             publisher=Publisher(
                 numbered,
                 instance="test",

@@ -349,7 +349,7 @@ async def test_numbers_are_kept(scene: Scene) -> None:
     await scene.answer(repairing, gang=gang, nodes={"train-1": "node-002"})
     await scene.decision(Committed)
     await scene.until(lambda: binder.count("phalanx_transactions_open") == 0)
-    assert binder.count("phalanx_transactions_total", outcome="committed") == 1
+    assert binder.count("phalanx_transactions_total", outcome="committed", cause="") == 1
     assert binder.count("phalanx_bindings_total", outcome="bound") == 2
     assert binder.count("phalanx_bindings_total", outcome="refused") == 1
     assert binder.count("phalanx_transaction_repairs_total") == 1

@@ -122,7 +122,13 @@ async def test_an_undo_announces_and_deletes(client: KubeClient, pods: KubePods)
     """A bound pod gets DisruptionTarget beside its other conditions, and is going afterwards."""
     target = await create(client, "p", is_held=True)
     await bind(pods, target)
-    writer = PodWriter(pods, tracer=NoOpTracer(), metrics=BinderMetrics(CollectorRegistry()), clock=SystemClock())
+    writer = PodWriter(
+        pods,
+        tracer=NoOpTracer(),
+        metrics=BinderMetrics(CollectorRegistry()),
+        clock=SystemClock(),
+        has_node=lambda _node: True,
+    )
     told: list[Reason] = []
     removals = await writer.undo(NAMESPACE, transaction=T, targets=[target], tell=told.append)
     assert told == []

@@ -39,7 +39,14 @@ class Writer:
         self.pods = FakePods()
         self.told: list[Reason] = []
         metrics = BinderMetrics(CollectorRegistry())
-        self.writer = PodWriter(self.pods, tracer=NoOpTracer(), metrics=metrics, clock=self.clock)
+        self.nodes = {NodeName("n1")}
+        self.writer = PodWriter(
+            self.pods,
+            tracer=NoOpTracer(),
+            metrics=metrics,
+            clock=self.clock,
+            has_node=lambda node: node in self.nodes,
+        )
 
     async def bind(self, *targets: Target, is_dry_run: bool = False, until_s: float = 60) -> dict[Uid, Answer]:
         """Bind, letting time pass as it is slept."""
@@ -112,6 +119,26 @@ class TestBind:
         writer.pods.fail("bind", LOST_BEFORE, ApiAnswer(status=422, message="no"))
         answer = await writer.bind_one(target("w"))
         assert (answer.verdict, answer.is_in_doubt) == (Verdict.REFUSED, True)
+
+    async def test_nothing_is_bound_to_a_node_that_is_gone(self, writer: Writer) -> None:
+        """The API server would take it; the member is open, and the reason names the node."""
+        writer.nodes.clear()
+        answer = await writer.bind_one(target("w"))
+        assert (answer.verdict, answer.is_in_doubt) == (Verdict.REFUSED, False)
+        assert answer.reason is not None
+        assert (answer.reason.code, answer.reason.subject) == (ReasonCode.PLACEMENT_STALE, "n1")
+        assert writer.pods.calls["bind"] == 0
+
+    async def test_a_node_that_goes_between_two_tries_leaves_doubt(self, writer: Writer) -> None:
+        """The first copy may still be on its way: it is not sent again, and has to be fenced."""
+        writer.pods.fail("bind", LOST_BEFORE)
+        task = asyncio.create_task(writer.bind_one(target("w")))
+        await writer.clock.settle()
+        assert writer.pods.calls["bind"] == 1
+        writer.nodes.clear()
+        answer = await task
+        assert (answer.verdict, answer.is_in_doubt) == (Verdict.REFUSED, True)
+        assert writer.pods.calls["bind"] == 1
 
     async def test_a_plain_refusal_leaves_none(self, writer: Writer) -> None:
         """The server answered, and nothing is on its way."""
