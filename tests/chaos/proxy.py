@@ -108,6 +108,13 @@ class Proxy:
         self.url = ""
         self._target = target
         self._session = session
+        self._watches: set[asyncio.Timeout] = set()
+
+    def close(self) -> None:
+        """Cut every watch; those of dead clients are noticed only at their next event."""
+        for limit in self._watches:
+            if not limit.expired():
+                limit.reschedule(0.0)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle one request."""
@@ -151,7 +158,7 @@ class Proxy:
             kept = {key: value for key, value in reply.headers.items() if key.lower() not in _NOT_PASSED_ON}
             if "watch" in request.query:
                 limit_s = fate.s if isinstance(fate, CutBefore) else None
-                return await _streamed(request, reply=reply, headers=kept, limit_s=limit_s)
+                return await self._streamed(request, reply=reply, headers=kept, limit_s=limit_s)
             answer = await reply.read()
             if isinstance(fate, Hold):
                 fate.status = reply.status
@@ -160,21 +167,29 @@ class Proxy:
                 return _cut(request)
             return web.Response(status=reply.status, body=answer, headers=kept)
 
-
-async def _streamed(
-    request: web.BaseRequest, *, reply: aiohttp.ClientResponse, headers: Mapping[str, str], limit_s: float | None
-) -> web.StreamResponse:
-    """Pass a watch on as it comes, perhaps only for a while."""
-    response = web.StreamResponse(status=reply.status, headers=headers)
-    response.enable_chunked_encoding()
-    await response.prepare(request)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(limit_s):
-            async for part in reply.content.iter_any():
-                await response.write(part)
-            await response.write_eof()
-            return response
-    return _cut(request)
+    async def _streamed(
+        self,
+        request: web.BaseRequest,
+        *,
+        reply: aiohttp.ClientResponse,
+        headers: Mapping[str, str],
+        limit_s: float | None,
+    ) -> web.StreamResponse:
+        """Pass a watch on as it comes, perhaps only for a while."""
+        response = web.StreamResponse(status=reply.status, headers=headers)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s) as limit:
+                self._watches.add(limit)
+                try:
+                    async for part in reply.content.iter_any():
+                        await response.write(part)
+                finally:
+                    self._watches.discard(limit)
+                await response.write_eof()
+                return response
+        return _cut(request)
 
 
 def _cut(request: web.BaseRequest) -> web.StreamResponse:
@@ -228,4 +243,5 @@ async def proxying(target: Target, *, folder: Path) -> AsyncIterator[tuple[Proxy
         try:
             yield proxy, authority.certificate_file
         finally:
+            proxy.close()
             await runner.cleanup()

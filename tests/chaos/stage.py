@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from tests.e2e.recorder import Recorder
 from tests.e2e.waiting import eventually
 from tests.kubernetes.cluster import Cluster, ClusterConfig
 from tests.kubernetes.connection import Target
-from tests.kubernetes.nodes import NodesConfig, running_nodes
+from tests.kubernetes.nodes import FakeKubelets, NodesConfig, running_nodes
 
 NODES = NodesConfig(count=3, gpus_per_node=8, is_kept=True)
 ACCOUNTS = ("watcher", "binder")
@@ -50,6 +51,7 @@ class Stage:
     bucket: Bucket
     witness: Witness
     recorder: Recorder
+    kubelets: FakeKubelets
     services: dict[str, LocalProcess] = field(default_factory=dict)
 
     def api(self, namespace: str) -> Api:
@@ -95,6 +97,20 @@ async def cleared(api: Api) -> None:
 
 
 @asynccontextmanager
+async def binders(stage: Stage, *, count: int = 1) -> AsyncIterator[list[Binder]]:
+    """That many binders, elected where there are several."""
+    born = [await stage.bear(is_elected=count > 1) for _ in range(count)]
+    try:
+        for binder in born:
+            await binder.ready()
+        yield born
+    finally:
+        for binder in stage.nursery.living():
+            binder.send(signal.SIGCONT)
+            await binder.kill()
+
+
+@asynccontextmanager
 async def staged(folder: Path, *, is_watcher_proxied: bool = False, nodes: NodesConfig = NODES) -> AsyncIterator[Stage]:
     """Run everything but binders until the block ends."""
     audit = AuditLog(folder)
@@ -109,7 +125,7 @@ async def staged(folder: Path, *, is_watcher_proxied: bool = False, nodes: Nodes
             name: await rights.kubeconfig(client, cluster=cluster, service=name, folder=folder) for name in ACCOUNTS
         }
         proxied = {name: through(proxy, file, authority=authority) for name, file in direct.items()}
-        await stack.enter_async_context(running_nodes(target, nodes))
+        kubelets = await stack.enter_async_context(running_nodes(target, nodes))
         bus = await stack.enter_async_context(Bus(url=nats.url, name="test", readiness=Readiness()))
         await bus.ensure_streams((*STREAMS, TRANSACTIONS_STREAM))
         bucket, witness, recorder = Bucket(bus), Witness(client=client), Recorder(bus=bus)
@@ -136,6 +152,7 @@ async def staged(folder: Path, *, is_watcher_proxied: bool = False, nodes: Nodes
             bucket=bucket,
             witness=witness,
             recorder=recorder,
+            kubelets=kubelets,
         )
         watched = proxied if is_watcher_proxied else direct
         for process in _services(folder, nats_url=nats.url, kubeconfig=watched["watcher"]):

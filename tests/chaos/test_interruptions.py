@@ -18,7 +18,7 @@ from tests.chaos import extent
 from tests.chaos.burst import LARGE, bound, holding, passes
 from tests.chaos.gangs import BYSTANDERS, LIMIT_S, REPAIR, Scenario, rested, submit
 from tests.chaos.nursery import Binder
-from tests.chaos.stage import Stage, cleared
+from tests.chaos.stage import Stage, binders, cleared
 from tests.e2e.api import Api
 from tests.e2e.waiting import eventually
 
@@ -29,20 +29,6 @@ HELD_S = 30.0
 
 OWN_HEADERS = "Nats-"
 """Headers by which the server would know a message that it has already, or refuse it."""
-
-
-@asynccontextmanager
-async def binders(stage: Stage, *, count: int = 1) -> AsyncIterator[list[Binder]]:
-    """That many binders, elected where there are several."""
-    born = [await stage.bear(is_elected=count > 1) for _ in range(count)]
-    try:
-        for binder in born:
-            await binder.ready()
-        yield born
-    finally:
-        for binder in stage.nursery.living():
-            binder.send(signal.SIGCONT)
-            await binder.kill()
 
 
 @asynccontextmanager
