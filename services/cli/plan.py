@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -17,15 +17,16 @@ from services.contracts.manifest_files import Manifests, UnreadableManifest, rea
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, KubernetesObject, Pod
+from services.core.objects import KubernetesObject, Pod
+from services.core.plan import gangs_of, imagine
 from services.core.plan import plan as solve_plan
 from services.placer.adapters.grpc_api import plan_response
-from services.placer.questions import PlanAnswer, gangs_of
+from services.placer.questions import PlanAnswer
 
 EXIT_WAITING = 1
 
 NO_PODS = (
-    "{files}: no pods to place: expected pods, or a Job, Deployment, ReplicaSet or StatefulSet that was not submitted "
+    "{files}: no pods to place: expected pods, or a Job, JobSet, Deployment or another workload that was not submitted "
     "yet; one with metadata.uid or status stands for no pods, so give its pods too, or remove these fields"
 )
 
@@ -46,8 +47,9 @@ class GivenFiles:
     "files",
     multiple=True,
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Kubernetes objects as YAML or JSON, as from `kubectl get … -o yaml`; may be given several times.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="Kubernetes objects as YAML or JSON, as from `kubectl get … -o yaml`; - reads standard input; may be given "
+    "several times.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--all-schedulers", is_flag=True, help="Place pods of every scheduler, not only ours.")
@@ -55,14 +57,15 @@ class GivenFiles:
 def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedulers: bool) -> None:
     """Say where the pods of FILE would go. Nothing is written.
 
-    Jobs, Deployments, ReplicaSets and StatefulSets that were not submitted yet stand for the pods that they would have.
+    Workloads that were not submitted yet (Jobs, JobSets, LeaderWorkerSets, RayJobs, PyTorchJobs, Deployments and
+    others) stand for the pods that they would have.
     Without --placer the files are the whole cluster: nodes, running pods, and the pods to place. With --placer they
     come beside all that is there, also beside a group of the same name. Exit code 0 where all are placed, 1 where
     something waits, 2 for bad input, 3 where the placer has no answer.
     """
     given = _read(files)
     if not any(isinstance(item, Pod) for item in given.objects):
-        click.echo(NO_PODS.format(files=", ".join(map(str, files))), err=True)
+        click.echo(NO_PODS.format(files=", ".join(map(_shown, files))), err=True)
         sys.exit(EXIT_BAD_INPUT)
     if target is None:
         answer = _plan_files(given, takes_all_schedulers=all_schedulers)
@@ -70,7 +73,9 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
         request = pb.PlanRequest(manifests=given.text, all_schedulers=all_schedulers)
         answer = ask_placer(target, lambda placer: placer.Plan(request, timeout=TIMEOUT_S))
     if output == "json":
-        click.echo(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2, sort_keys=True))
+        # With the fields that are empty: whoever reads a group's `bound` need not know that it may be missing.
+        document = MessageToDict(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        click.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
         _print(answer)
     sys.exit(0 if all(one.outcome == "placed" for one in answer.groups.values()) else EXIT_WAITING)
@@ -78,13 +83,27 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
 
 def _read(files: Sequence[Path]) -> GivenFiles:
     """Return what the files hold together, or exit with a sentence that names the file."""
-    texts = [path.read_bytes() for path in files]
-    manifests = [_manifests_of(text, origin=str(path)) for text, path in zip(texts, files, strict=True)]
+    texts = [_text_of(path) for path in files]
+    manifests = [_manifests_of(text, origin=_shown(path)) for text, path in zip(texts, files, strict=True)]
     whole = b"\n---\n".join(texts)
     if len(manifests) > 1:
         # Once more as one: a PriorityClass may be in another file than the pods that name it.
-        manifests = [_manifests_of(whole, origin=", ".join(map(str, files)))]
+        manifests = [_manifests_of(whole, origin=", ".join(map(_shown, files)))]
     return GivenFiles(text=whole, objects=manifests[0].objects, skipped=manifests[0].skipped)
+
+
+def _text_of(path: Path) -> bytes:
+    if str(path) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        click.echo(f"{path}: cannot be read: {error.strerror}", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _shown(path: Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def _manifests_of(text: bytes, *, origin: str) -> Manifests:
@@ -96,12 +115,8 @@ def _manifests_of(text: bytes, *, origin: str) -> Manifests:
 
 
 def _plan_files(given: GivenFiles, *, takes_all_schedulers: bool) -> pb.PlanResponse:
-    cluster = Cluster()
-    for item in given.objects:
-        if takes_all_schedulers and isinstance(item, Pod) and not item.node:
-            cluster.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
-        else:
-            cluster.apply(Applied(object=item), revision=0)
+    cluster = Cluster(trusts_unseen=True)
+    imagine(cluster, given.objects, takes_all_schedulers=takes_all_schedulers)
     plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory)
     return plan_response(PlanAnswer(plans=plans, revision=0, skipped=given.skipped))
 

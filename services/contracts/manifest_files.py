@@ -11,37 +11,11 @@ from typing import Any
 import yaml
 
 from services.contracts.manifest_admission import admitted, priorities_of
-from services.contracts.manifest_workloads import is_workload, pods_of
+from services.contracts.manifest_kinds import is_namespaced, kind_of_manifest
+from services.contracts.manifest_workloads import is_workload, objects_of
 from services.core.manifests import FieldError, shortened
-from services.core.objects import Kind, KubernetesObject, Pod
+from services.core.objects import KubernetesObject, Pod
 from services.core.reduce import MalformedObject, reduce
-
-KINDS: Mapping[str, Kind] = {
-    "Node": Kind.NODE,
-    "Pod": Kind.POD,
-    "PodGroup": Kind.POD_GROUP,
-    "Workload": Kind.WORKLOAD,
-    "PriorityClass": Kind.PRIORITY_CLASS,
-    "Namespace": Kind.NAMESPACE,
-    "ResourceSlice": Kind.RESOURCE_SLICE,
-    "ResourceClaim": Kind.RESOURCE_CLAIM,
-    "ResourceClaimTemplate": Kind.RESOURCE_CLAIM_TEMPLATE,
-    "DeviceClass": Kind.DEVICE_CLASS,
-    "DeviceTaintRule": Kind.DEVICE_TAINT_RULE,
-    "PersistentVolumeClaim": Kind.PERSISTENT_VOLUME_CLAIM,
-    "PersistentVolume": Kind.PERSISTENT_VOLUME,
-    "StorageClass": Kind.STORAGE_CLASS,
-    "CSINode": Kind.CSI_NODE,
-}
-
-_NAMESPACED = {
-    Kind.POD,
-    Kind.POD_GROUP,
-    Kind.WORKLOAD,
-    Kind.RESOURCE_CLAIM,
-    Kind.RESOURCE_CLAIM_TEMPLATE,
-    Kind.PERSISTENT_VOLUME_CLAIM,
-}
 
 
 class UnreadableManifest(ValueError):
@@ -77,14 +51,15 @@ def read_manifests(text: str | bytes) -> Manifests:
 
 def _objects_of(manifest: Mapping[str, Any], *, priorities: Mapping[str, int]) -> tuple[KubernetesObject, ...] | None:
     """Return what one document states, or None for a kind that placement does not read."""
-    kind = KINDS.get(str(manifest.get("kind")))
-    word = str(manifest.get("kind")) if kind is None else kind.value
-    if kind is None and not is_workload(manifest):
+    kind = kind_of_manifest(manifest)
+    stands_for_pods = is_workload(manifest)
+    if kind is None and not stands_for_pods:
         return None
-    identified = _identified(manifest, word=word, is_namespaced=kind is None or kind in _NAMESPACED)
+    word = str(manifest.get("kind")) if kind is None or stands_for_pods else kind.value
+    identified = _identified(manifest, word=word, is_namespaced=is_namespaced(kind))
     try:
-        if kind is None:
-            return pods_of(identified, priorities=priorities)
+        if kind is None or stands_for_pods:
+            return objects_of(identified, priorities=priorities)
         # Whether it was admitted shows before it gets a uid.
         complete = {**admitted(kind, manifest, priorities=priorities), "metadata": identified.get("metadata")}
         return (_named(reduce(kind, complete)),)

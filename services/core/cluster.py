@@ -11,6 +11,7 @@ from typing import Any
 from services.core.gangs import Gang, assemble, group_gang_id, is_ours
 from services.core.grouping import SOURCE_KINDS, Grouping, Moved, ObjectKey, source_key
 from services.core.inventory import Inventory, Snapshot
+from services.core.membership import Source, SourceKey, nowhere
 from services.core.node_rules import Constraints
 from services.core.objects import (
     ClusterChange,
@@ -76,11 +77,15 @@ class Cluster:
     _promises: dict[Uid, Promise] = field(default_factory=dict)
     #: An owner that is not known is taken at its word, as in a plan of files.
     trusts_unseen: bool = False
+    #: Declarations and owners that are not in these books, as those of the live cluster for an imagined one.
+    find_elsewhere: Callable[[SourceKey], PodGroup | Source | None] = nowhere
     _grouping: Grouping = field(init=False)
 
     def __post_init__(self) -> None:
         """Let the books of gangs read those of pods."""
-        self._grouping = Grouping(find_pod=self._pods.get, trusts_unseen=self.trusts_unseen)
+        self._grouping = Grouping(
+            find_pod=self._pods.get, trusts_unseen=self.trusts_unseen, find_elsewhere=self._owner_elsewhere
+        )
 
     def apply(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold one change. Kinds that placement does not read yet have no effect."""
@@ -129,15 +134,25 @@ class Cluster:
         first = self._grouping.membership(pods[0])
         # Where the first pod's place rests on no owner, that of no member does.
         memberships = {one.metadata.uid: self._grouping.membership(one) for one in pods} if first.consulted else {}
-        key = first.source
-        is_group = key is not None and key[0] is Kind.POD_GROUP
-        return assemble(
-            gang,
-            pods=pods,
-            group=self._groups.get(key[1:]) if key is not None and is_group else None,
-            source=None if key is None or is_group else self._grouping.source(key),
-            memberships=memberships,
+        found = None if first.source is None else self.declaration(first.source)
+        group, source = (found, None) if isinstance(found, PodGroup) else (None, found)
+        return assemble(gang, pods=pods, group=group, source=source, memberships=memberships)
+
+    def imagined(self) -> "Cluster":
+        """Return a cluster with these nodes and groups and without these pods, in which anything may be imagined.
+
+        What runs and is promised is in the way there as here; owners that are not known are taken at their word.
+        """
+        return Cluster(
+            inventory=self.inventory.copy(), revision=self.revision, trusts_unseen=True, find_elsewhere=self.declaration
         )
+
+    def declaration(self, key: SourceKey) -> PodGroup | Source | None:
+        """Return the object that declares a gang or owns pods, or None."""
+        if key[0] is Kind.POD_GROUP:
+            own = self._groups.get(key[1:])
+            return self.find_elsewhere(key) if own is None else own
+        return self._grouping.source(key)
 
     def promises(self) -> Mapping[Uid, Promise]:
         """Return what is promised and not yet seen, by pod."""
@@ -160,6 +175,10 @@ class Cluster:
     def snapshot(self, constraints: Iterable[Constraints]) -> Snapshot:
         """Return the nodes with what is free beside bound and promised pods."""
         return self.inventory.snapshot(constraints)
+
+    def _owner_elsewhere(self, key: SourceKey) -> Source | None:
+        found = self.find_elsewhere(key)
+        return None if isinstance(found, PodGroup) else found
 
     def _members(self, gang: GangId) -> list[Pod]:
         return [self._pods[key] for key in self._grouping.members(gang)]
@@ -241,13 +260,13 @@ class Cluster:
         return Effects(gangs=frozenset({group_gang_id(known)}))
 
     def _apply_source(self, item: GroupSource | Job) -> Effects:
-        known = self._grouping.source(source_key(item))
+        known = self._grouping.own_source(source_key(item))
         if known is not None and is_older(item.metadata, than=known.metadata):
             return NOTHING
         return _effects(self._grouping.put_source(item))
 
     def _delete_source(self, kind: Kind, metadata: Metadata) -> Effects:
-        known = self._grouping.source((kind, metadata.namespace, metadata.name))
+        known = self._grouping.own_source((kind, metadata.namespace, metadata.name))
         if known is None or not is_end_of(known.metadata, tombstone=metadata):
             return NOTHING
         return _effects(self._grouping.remove_source(kind, metadata))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from services.core.membership import Lookup, Membership, Source, SourceKey, membership_of, owner_kind
+from services.core.membership import Lookup, Membership, Source, SourceKey, membership_of, nowhere, owner_kind
 from services.core.objects import GangId, GroupSource, Job, Kind, Metadata, Pod, WatchPhase, kind_of
 
 Key = TypeVar("Key")
@@ -45,10 +45,14 @@ UNMOVED = Moved()
 
 @dataclass(slots=True, kw_only=True)
 class Grouping:
-    """Pods by gang. With `trusts_unseen` an owner that is not known is taken at its word, as in a plan of files."""
+    """Pods by gang. With `trusts_unseen` an owner that is not known is taken at its word, as in a plan of files.
+
+    `find_elsewhere` knows owners that are not in these books.
+    """
 
     find_pod: Callable[[ObjectKey], Pod | None]
     trusts_unseen: bool = False
+    find_elsewhere: Callable[[SourceKey], Source | None] = nowhere
     _sources: dict[SourceKey, GroupSource | Job] = field(default_factory=dict)
     _memberships: dict[ObjectKey, Membership] = field(default_factory=dict)
     _dependents: dict[SourceKey, set[ObjectKey]] = field(default_factory=dict)
@@ -72,7 +76,12 @@ class Grouping:
 
     def source(self, key: SourceKey) -> Source | None:
         """Return an object that groups or owns pods, or None."""
-        return self.find_pod(key[1:]) if key[0] is Kind.POD else self._sources.get(key)
+        own = self.find_pod(key[1:]) if key[0] is Kind.POD else self._sources.get(key)
+        return self.find_elsewhere(key) if own is None else own
+
+    def own_source(self, key: SourceKey) -> GroupSource | Job | None:
+        """Return an object that is in these books, or None."""
+        return self._sources.get(key)
 
     def put_source(self, item: GroupSource | Job) -> Moved:
         """Note a new form of an object that groups pods."""

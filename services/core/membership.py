@@ -122,6 +122,10 @@ class _Chain:
     is_trusted: bool = False
 
 
+def nowhere(_key: SourceKey) -> None:
+    """Find nothing: the books at hand are all there are."""
+
+
 def named_gang(pod: Pod) -> Membership | None:
     """Return the gang that a pod names itself, without regard to its owners; None where it names none."""
     metadata = pod.metadata
@@ -209,7 +213,7 @@ def _claims(pod: Pod, *, controller: Owner, chain: _Chain) -> Iterator[_Claim]:
     labels, namespace = pod.metadata.labels, pod.metadata.namespace
     lws, index = labels.get(LWS_NAME_LABEL), labels.get(LWS_GROUP_LABEL)
     # The leader is named after its group, and the StatefulSet of its workers too.
-    if lws and index and f"{lws}-{index}" in {pod.metadata.name, controller.name}:
+    if lws and index and index.isdecimal() and f"{lws}-{index}" in {pod.metadata.name, controller.name}:
         source = (Kind.LEADER_WORKER_SET, namespace, lws)
         yield _Claim(gang=GangId(f"lws/{namespace}/{lws}-{index}"), source=source)
     job_set = labels.get(JOB_SET_LABEL)

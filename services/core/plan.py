@@ -1,12 +1,15 @@
 """What would happen: every waiting gang placed in order on one snapshot, without effect on anything."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from services.core.cluster import Cluster
 from services.core.gangs import Gang
 from services.core.inventory import Inventory
-from services.core.objects import GangId, NodeName
+from services.core.names import SCHEDULER_NAME
+from services.core.objects import Applied, GangId, KubernetesObject, Node, NodeName, Pod, Uid
+from services.core.quorum import trusted_owners
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal
 from services.core.trying import constraints_of_all, try_gang
@@ -21,7 +24,13 @@ class PlanOutcome(StrEnum):
 
 
 INCOMPLETE_REASONS = frozenset(
-    {ReasonCode.MEMBERS_MISSING, ReasonCode.GROUP_NOT_FOUND, ReasonCode.MEMBERS_GATED, ReasonCode.MIXED_SCHEDULERS}
+    {
+        ReasonCode.MEMBERS_MISSING,
+        ReasonCode.GROUP_NOT_FOUND,
+        ReasonCode.MEMBERS_GATED,
+        ReasonCode.MIXED_SCHEDULERS,
+        ReasonCode.OWNER_NOT_SEEN,
+    }
 )
 
 
@@ -34,24 +43,62 @@ class GangPlan:
     reasons: tuple[Reason, ...] = ()
 
 
+def imagine(cluster: Cluster, objects: Iterable[KubernetesObject], *, takes_all_schedulers: bool) -> None:
+    """Let objects be seen by a cluster that is only imagined; pods of every scheduler as ours, where that is wanted."""
+    for item in objects:
+        if isinstance(item, Node):
+            # Not as a change: it may be that of a node which exists, in whatever version.
+            cluster.inventory.put_node(item)
+        elif isinstance(item, Pod) and takes_all_schedulers and not item.node:
+            cluster.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
+        else:
+            cluster.apply(Applied(object=item), revision=0)
+
+
+def gangs_of(cluster: Cluster) -> list[Gang]:
+    """Return the gangs of a cluster."""
+    return [gang for gang_id in cluster.gang_ids() if (gang := cluster.gang(gang_id)) is not None]
+
+
+def joined(gang: Gang, *, live: Gang | None, promised: Mapping[Uid, NodeName]) -> Gang:
+    """Return a gang with the members that it has already; `promised` are nodes of members that wait to be bound.
+
+    What is said of it stands in the live cluster alone: without its own objects a plan cannot mean another gang.
+    """
+    if live is None:
+        return gang
+    names = {pod.metadata.name for pod in (*gang.open, *gang.gated)}
+    there = [pod for pod in live.open if pod.metadata.name not in names]
+    settled = tuple(replace(pod, node=promised[pod.metadata.uid]) for pod in there if pod.metadata.uid in promised)
+    waiting = tuple(pod for pod in there if pod.metadata.uid not in promised)
+    return replace(
+        live,
+        min_count=max(live.min_count, gang.min_count),
+        open=tuple(sorted((*gang.open, *waiting), key=lambda pod: pod.metadata.name)),
+        gated=(*gang.gated, *live.gated),
+        placed=(*live.placed, *settled),
+    )
+
+
 def plan(gangs: Iterable[Gang], *, inventory: Inventory) -> dict[GangId, GangPlan]:
     """Place gangs in queue order, each beside those before it. A gang that cannot be placed takes nothing."""
     ordered = sorted(gangs, key=lambda gang: gang.order)
     snapshot = inventory.snapshot(constraints_of_all(pod for gang in ordered for pod in gang.open))
     plans: dict[GangId, GangPlan] = {}
     for gang in ordered:
+        notes = trusted_owners(gang)
         if not gang.open and gang.existing >= gang.min_count:
-            plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED)
+            plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, reasons=notes)
             continue
         answer = try_gang(gang, snapshot)
         if isinstance(answer, Placement):
             names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
             bound = {names[uid]: node for uid, node in answer.nodes.items()}
-            plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, bound=dict(sorted(bound.items())))
+            plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, bound=dict(sorted(bound.items())), reasons=notes)
         elif isinstance(answer, Refusal):
-            plans[gang.id] = GangPlan(outcome=PlanOutcome.WAITING, reasons=answer.reasons)
+            plans[gang.id] = GangPlan(outcome=PlanOutcome.WAITING, reasons=(*answer.reasons, *notes))
         else:
             is_incomplete = any(reason.code in INCOMPLETE_REASONS for reason in answer.reasons)
             outcome = PlanOutcome.INCOMPLETE if is_incomplete else PlanOutcome.WAITING
-            plans[gang.id] = GangPlan(outcome=outcome, reasons=answer.reasons)
+            plans[gang.id] = GangPlan(outcome=outcome, reasons=(*answer.reasons, *notes))
     return plans

@@ -1,17 +1,16 @@
 """What can be asked of the placer's state: pure functions from a decider to an answer."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.contracts.manifest_files import Manifests
-from services.core.cluster import Cluster
 from services.core.decider import Decider
 from services.core.decisions import Decision, Degraded, Refused, RolledBack, Waiting
 from services.core.gangs import Gang
-from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, GangId, Node, NodeName, Pod
-from services.core.plan import GangPlan, plan
+from services.core.membership import SourceKey
+from services.core.objects import GangId, NodeName, Pod, kind_of
+from services.core.plan import GangPlan, gangs_of, imagine, joined, plan
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 
@@ -62,6 +61,7 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
     Raises TooMany; the question raises NotSynced.
     """
     pods = [item for item in manifests.objects if isinstance(item, Pod)]
+    given = {(kind_of(item), item.metadata.namespace, item.metadata.name) for item in manifests.objects}
     if len(pods) > MAX_PODS:
         raise TooMany(f"expected at most {MAX_PODS} pods, got {len(pods)}")
 
@@ -69,16 +69,15 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
         unsynced = decider.cluster.unsynced()
         if unsynced:
             raise NotSynced(f"the watcher does not follow yet: {', '.join(unsynced)}")
-        imagined = Cluster(inventory=decider.cluster.inventory.copy())
-        for item in manifests.objects:
-            if isinstance(item, Node):
-                imagined.inventory.put_node(item)
-            elif isinstance(item, Pod) and takes_all_schedulers and not item.node:
-                imagined.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
-            else:
-                imagined.apply(Applied(object=item), revision=0)
+        imagined = decider.cluster.imagined()
+        imagine(imagined, manifests.objects, takes_all_schedulers=takes_all_schedulers)
+        promised = {uid: one.node for uid, one in decider.cluster.promises().items()}
+        gangs = [
+            joined(gang, live=decider.cluster.gang(gang.id), promised=promised) if _is_live(gang, given) else gang
+            for gang in gangs_of(imagined)
+        ]
         return PlanAnswer(
-            plans=plan(gangs_of(imagined), inventory=imagined.inventory),
+            plans=plan(gangs, inventory=imagined.inventory),
             revision=decider.cluster.revision,
             skipped=manifests.skipped,
         )
@@ -86,9 +85,12 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
     return question
 
 
-def gangs_of(cluster: Cluster) -> list[Gang]:
-    """Return the gangs of a cluster."""
-    return [gang for gang_id in cluster.gang_ids() if (gang := cluster.gang(gang_id)) is not None]
+def _is_live(gang: Gang, given: Container[SourceKey]) -> bool:
+    """Tell whether a gang of the question is one of the cluster: nothing that was given declares it."""
+    declaration = gang.group or gang.source
+    if declaration is None:
+        return not gang.id.startswith("pod/")
+    return (kind_of(declaration), declaration.metadata.namespace, declaration.metadata.name) not in given
 
 
 def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:

@@ -19,9 +19,8 @@ from services.contracts.manifest_files import read_manifests
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, NodeName, Pod
-from services.core.plan import GangPlan, PlanOutcome, plan
+from services.core.plan import GangPlan, PlanOutcome, gangs_of, plan
 from services.core.quantities import parse_quantity
-from services.placer.questions import gangs_of
 
 FOLDER = Path(__file__).parent
 

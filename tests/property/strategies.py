@@ -197,7 +197,7 @@ CHANGES = st.one_of(
     st.builds(o.Deleted, kind=st.sampled_from(o.Kind), metadata=METADATA),
 )
 
-REASONS = st.builds(Reason, code=st.sampled_from(ReasonCode), message=TEXT, count=REVISIONS, subject=TEXT)
+REASONS = st.builds(Reason, code=st.sampled_from(ReasonCode), message=TEXT, count=COUNTS, subject=TEXT)
 ASSIGNMENTS = st.builds(d.Assignment, pod=NAMES, uid=TEXT, node=NAMES)
 _EVENTS = st.one_of(
     st.builds(

@@ -52,9 +52,21 @@ def test_json(tmp_path: Path) -> None:
     result = plan("-o", "json", "-f", written(tmp_path, node_manifest("n1", gpus=2), *gang(), *gang("late")))
     assert result.exit_code == 1
     groups = json.loads(result.output)["groups"]
-    assert groups["team-a/late"] == {"bound": {"late-0": "n1", "late-1": "n1"}, "outcome": "placed"}
+    assert groups["team-a/late"] == {
+        "bound": {"late-0": "n1", "late-1": "n1"},
+        "devices": {},
+        "evict": [],
+        "nominate": {},
+        "outcome": "placed",
+        "reasons": [],
+    }
     assert groups["team-a/train"]["outcome"] == "waiting"
-    assert groups["team-a/train"]["reasons"][0]["code"] == "REASON_CODE_INSUFFICIENT_CAPACITY"
+    assert groups["team-a/train"]["reasons"][0] == {
+        "code": "REASON_CODE_INSUFFICIENT_CAPACITY",
+        "count": 0,
+        "message": "0 of the 2 needed pods can be placed",
+        "subject": "",
+    }
 
 
 def test_several_files_lists_and_json_input(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from services.contracts.manifest_files import UnreadableManifest, read_manifests
-from services.core.objects import Owner, Pod, PodGroup, Uid
+from services.core.objects import Job, Kind, Owner, Pod, PodGroup, Uid, kind_of
 from tests.builders import GPU, Manifest, job_manifest, pod_group_manifest, pod_manifest
 
 QUICKSTART = Path(__file__).resolve().parents[3] / "docs" / "quickstart.md"
@@ -117,7 +117,11 @@ def test_pods_of_a_job(spec: Manifest, count: int) -> None:
     for key in ("parallelism", "completions"):
         job["spec"].pop(key, None)
     job["spec"] |= spec
-    assert [pod.metadata.name for pod in read(job)] == [f"j-{index}" for index in range(count)]
+    first, *pods = read(job)
+    assert isinstance(first, Job)
+    assert not first.is_suspended
+    assert [pod.metadata.name for pod in pods] == [f"j-{index}" for index in range(count)]
+    assert {pod.metadata.owners[0].uid for pod in pods} <= {first.metadata.uid}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
@@ -141,18 +145,16 @@ def test_pods_of_replicated_workloads(kind: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        job_manifest("j", parallelism=2) | {"apiVersion": "batch.volcano.sh/v1alpha1"},
-        job_manifest("j", parallelism=2) | {"status": {"active": 2}},
-    ],
-    ids=["another platform's", "running"],
-)
-def test_workloads_that_stand_for_no_pods(job: Manifest) -> None:
-    """A workload that runs has its pods beside it; a kind of the same name elsewhere is another kind."""
-    manifests = read_manifests(yaml.safe_dump(job))
+def test_kind_of_another_platform_is_another_kind() -> None:
+    """Though it has the same name."""
+    manifests = read_manifests(yaml.safe_dump(job_manifest("j") | {"apiVersion": "batch.volcano.sh/v1alpha1"}))
     assert (manifests.objects, manifests.skipped) == ((), 1)
+
+
+def test_workload_that_runs_stands_for_no_pods() -> None:
+    """It has them beside it, and tells how many there are."""
+    manifests = read_manifests(yaml.safe_dump(job_manifest("j", parallelism=2) | {"status": {"active": 2}}))
+    assert [(kind_of(item), manifests.skipped) for item in manifests.objects] == [(Kind.JOB, 0)]
 
 
 @pytest.mark.parametrize(

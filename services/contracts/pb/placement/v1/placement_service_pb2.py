@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as phalanx_dot_placement_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,phalanx/placement/v1/placement_service.proto\x12\x14phalanx.placement.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"8\n\x0bPlanRequest\x12\x11\n\tmanifests\x18\x01 \x01(\x0c\x12\x16\n\x0e\x61ll_schedulers\x18\x02 \x01(\x08\"\xc9\x01\n\x0cPlanResponse\x12>\n\x06groups\x18\x01 \x03(\x0b\x32..phalanx.placement.v1.PlanResponse.GroupsEntry\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_objects\x18\x03 \x01(\x05\x1aN\n\x0bGroupsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.phalanx.placement.v1.GroupPlan:\x02\x38\x01\"\xb4\x01\n\tGroupPlan\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\x39\n\x05\x62ound\x18\x02 \x03(\x0b\x32*.phalanx.placement.v1.GroupPlan.BoundEntry\x12-\n\x07reasons\x18\x03 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x1a,\n\nBoundEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1e\n\x0e\x45xplainRequest\x12\x0c\n\x04gang\x18\x01 \x01(\t\"\xf7\x02\n\x0f\x45xplainResponse\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\tmin_count\x18\x03 \x01(\x05\x12\x10\n\x08\x65xisting\x18\x04 \x01(\x05\x12\x0e\n\x06placed\x18\x05 \x01(\x05\x12-\n\x07reasons\x18\x06 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12?\n\x05nodes\x18\x07 \x03(\x0b\x32\x30.phalanx.placement.v1.ExplainResponse.NodesEntry\x12\x13\n\x0btransaction\x18\x08 \x01(\t\x12)\n\x05since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x04\x12\x10\n\x08position\x18\x0b \x01(\x05\x12\x10\n\x08\x66inished\x18\x0c \x01(\x05\x1a,\n\nNodesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xb9\x01\n\x10PlacementService\x12M\n\x04Plan\x12!.phalanx.placement.v1.PlanRequest\x1a\".phalanx.placement.v1.PlanResponse\x12V\n\x07\x45xplain\x12$.phalanx.placement.v1.ExplainRequest\x1a%.phalanx.placement.v1.ExplainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,phalanx/placement/v1/placement_service.proto\x12\x14phalanx.placement.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"8\n\x0bPlanRequest\x12\x11\n\tmanifests\x18\x01 \x01(\x0c\x12\x16\n\x0e\x61ll_schedulers\x18\x02 \x01(\x08\"\xc9\x01\n\x0cPlanResponse\x12>\n\x06groups\x18\x01 \x03(\x0b\x32..phalanx.placement.v1.PlanResponse.GroupsEntry\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_objects\x18\x03 \x01(\x05\x1aN\n\x0bGroupsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.phalanx.placement.v1.GroupPlan:\x02\x38\x01\"\xc0\x03\n\tGroupPlan\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\x39\n\x05\x62ound\x18\x02 \x03(\x0b\x32*.phalanx.placement.v1.GroupPlan.BoundEntry\x12-\n\x07reasons\x18\x03 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12=\n\x07\x64\x65vices\x18Z \x03(\x0b\x32,.phalanx.placement.v1.GroupPlan.DevicesEntry\x12\r\n\x05\x65vict\x18[ \x03(\t\x12?\n\x08nominate\x18\\ \x03(\x0b\x32-.phalanx.placement.v1.GroupPlan.NominateEntry\x1a,\n\nBoundEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1aJ\n\x0c\x44\x65vicesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.ListValue:\x02\x38\x01\x1a/\n\rNominateEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1e\n\x0e\x45xplainRequest\x12\x0c\n\x04gang\x18\x01 \x01(\t\"\xf7\x02\n\x0f\x45xplainResponse\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\tmin_count\x18\x03 \x01(\x05\x12\x10\n\x08\x65xisting\x18\x04 \x01(\x05\x12\x0e\n\x06placed\x18\x05 \x01(\x05\x12-\n\x07reasons\x18\x06 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12?\n\x05nodes\x18\x07 \x03(\x0b\x32\x30.phalanx.placement.v1.ExplainResponse.NodesEntry\x12\x13\n\x0btransaction\x18\x08 \x01(\t\x12)\n\x05since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x04\x12\x10\n\x08position\x18\x0b \x01(\x05\x12\x10\n\x08\x66inished\x18\x0c \x01(\x05\x1a,\n\nNodesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xb9\x01\n\x10PlacementService\x12M\n\x04Plan\x12!.phalanx.placement.v1.PlanRequest\x1a\".phalanx.placement.v1.PlanResponse\x12V\n\x07\x45xplain\x12$.phalanx.placement.v1.ExplainRequest\x1a%.phalanx.placement.v1.ExplainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,24 +38,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLANRESPONSE_GROUPSENTRY']._serialized_options = b'8\001'
   _globals['_GROUPPLAN_BOUNDENTRY']._loaded_options = None
   _globals['_GROUPPLAN_BOUNDENTRY']._serialized_options = b'8\001'
+  _globals['_GROUPPLAN_DEVICESENTRY']._loaded_options = None
+  _globals['_GROUPPLAN_DEVICESENTRY']._serialized_options = b'8\001'
+  _globals['_GROUPPLAN_NOMINATEENTRY']._loaded_options = None
+  _globals['_GROUPPLAN_NOMINATEENTRY']._serialized_options = b'8\001'
   _globals['_EXPLAINRESPONSE_NODESENTRY']._loaded_options = None
   _globals['_EXPLAINRESPONSE_NODESENTRY']._serialized_options = b'8\001'
-  _globals['_PLANREQUEST']._serialized_start=138
-  _globals['_PLANREQUEST']._serialized_end=194
-  _globals['_PLANRESPONSE']._serialized_start=197
-  _globals['_PLANRESPONSE']._serialized_end=398
-  _globals['_PLANRESPONSE_GROUPSENTRY']._serialized_start=320
-  _globals['_PLANRESPONSE_GROUPSENTRY']._serialized_end=398
-  _globals['_GROUPPLAN']._serialized_start=401
-  _globals['_GROUPPLAN']._serialized_end=581
-  _globals['_GROUPPLAN_BOUNDENTRY']._serialized_start=537
-  _globals['_GROUPPLAN_BOUNDENTRY']._serialized_end=581
-  _globals['_EXPLAINREQUEST']._serialized_start=583
-  _globals['_EXPLAINREQUEST']._serialized_end=613
-  _globals['_EXPLAINRESPONSE']._serialized_start=616
-  _globals['_EXPLAINRESPONSE']._serialized_end=991
-  _globals['_EXPLAINRESPONSE_NODESENTRY']._serialized_start=947
-  _globals['_EXPLAINRESPONSE_NODESENTRY']._serialized_end=991
-  _globals['_PLACEMENTSERVICE']._serialized_start=994
-  _globals['_PLACEMENTSERVICE']._serialized_end=1179
+  _globals['_PLANREQUEST']._serialized_start=168
+  _globals['_PLANREQUEST']._serialized_end=224
+  _globals['_PLANRESPONSE']._serialized_start=227
+  _globals['_PLANRESPONSE']._serialized_end=428
+  _globals['_PLANRESPONSE_GROUPSENTRY']._serialized_start=350
+  _globals['_PLANRESPONSE_GROUPSENTRY']._serialized_end=428
+  _globals['_GROUPPLAN']._serialized_start=431
+  _globals['_GROUPPLAN']._serialized_end=879
+  _globals['_GROUPPLAN_BOUNDENTRY']._serialized_start=710
+  _globals['_GROUPPLAN_BOUNDENTRY']._serialized_end=754
+  _globals['_GROUPPLAN_DEVICESENTRY']._serialized_start=756
+  _globals['_GROUPPLAN_DEVICESENTRY']._serialized_end=830
+  _globals['_GROUPPLAN_NOMINATEENTRY']._serialized_start=832
+  _globals['_GROUPPLAN_NOMINATEENTRY']._serialized_end=879
+  _globals['_EXPLAINREQUEST']._serialized_start=881
+  _globals['_EXPLAINREQUEST']._serialized_end=911
+  _globals['_EXPLAINRESPONSE']._serialized_start=914
+  _globals['_EXPLAINRESPONSE']._serialized_end=1289
+  _globals['_EXPLAINRESPONSE_NODESENTRY']._serialized_start=1245
+  _globals['_EXPLAINRESPONSE_NODESENTRY']._serialized_end=1289
+  _globals['_PLACEMENTSERVICE']._serialized_start=1292
+  _globals['_PLACEMENTSERVICE']._serialized_end=1477
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
 from google.protobuf.internal import containers as _containers
@@ -36,8 +37,22 @@ class PlanResponse(_message.Message):
     def __init__(self, groups: _Optional[_Mapping[str, GroupPlan]] = ..., revision: _Optional[int] = ..., skipped_objects: _Optional[int] = ...) -> None: ...
 
 class GroupPlan(_message.Message):
-    __slots__ = ("outcome", "bound", "reasons")
+    __slots__ = ("outcome", "bound", "reasons", "devices", "evict", "nominate")
     class BoundEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class DevicesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _struct_pb2.ListValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_struct_pb2.ListValue, _Mapping]] = ...) -> None: ...
+    class NominateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -47,10 +62,16 @@ class GroupPlan(_message.Message):
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    EVICT_FIELD_NUMBER: _ClassVar[int]
+    NOMINATE_FIELD_NUMBER: _ClassVar[int]
     outcome: str
     bound: _containers.ScalarMap[str, str]
     reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
-    def __init__(self, outcome: _Optional[str] = ..., bound: _Optional[_Mapping[str, str]] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...
+    devices: _containers.MessageMap[str, _struct_pb2.ListValue]
+    evict: _containers.RepeatedScalarFieldContainer[str]
+    nominate: _containers.ScalarMap[str, str]
+    def __init__(self, outcome: _Optional[str] = ..., bound: _Optional[_Mapping[str, str]] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., devices: _Optional[_Mapping[str, _struct_pb2.ListValue]] = ..., evict: _Optional[_Iterable[str]] = ..., nominate: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("gang",)
