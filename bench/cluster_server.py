@@ -43,9 +43,9 @@ async def _serve(path: Path, *, pods: int, nodes: int) -> None:
     limits = Limits(history_events=100_000, watch_queue_events=100_000)
     async with running(ClusterSettings(has_controllers=False, limits=limits)) as sandbox:
         for number in range(nodes):
-            sandbox.store.insert(sandbox.store.kind("nodes"), _node(number))
+            sandbox.store.insert(sandbox.store.kind("nodes"), node_manifest(number))
         for number in range(pods):
-            sandbox.store.insert(sandbox.store.kind("pods"), _pod(number, node_count=nodes))
+            sandbox.store.insert(sandbox.store.kind("pods"), pod_manifest(number, node_count=nodes))
         # A real API server does not stop for Python's cycle collector to visit all of this.
         gc.freeze()
         kubeconfig.write(path, url=sandbox.url)
@@ -86,7 +86,7 @@ def _change(sandbox: RunningSandbox, *, key: str, batch: str) -> None:
     sandbox.store.replace(stored, stored.obj | {"metadata": metadata})
 
 
-def _node(number: int) -> Manifest:
+def node_manifest(number: int) -> Manifest:
     """A node as a cloud provider's kubelet reports it."""
     name = f"node-{number:05d}"
     capacity = {"cpu": "96", "memory": "1056764Mi", "pods": "110", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
@@ -123,7 +123,7 @@ def _node(number: int) -> Manifest:
     }
 
 
-def _pod(number: int, *, node_count: int) -> Manifest:
+def pod_manifest(number: int, *, node_count: int) -> Manifest:
     """A running member of a training job, with what admission and kubelet add to it."""
     name = f"train-{number // 64:05d}-{number % 64}"
     labels = {
