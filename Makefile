@@ -30,7 +30,7 @@ COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-link
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
 .PHONY: help venv demo test test-chaos test-differential check cases kubernetes kubernetes-node proto lint format \
-	bench-demo bench-openb bench-watcher long lock suites-table clean
+	bench-demo bench-openb bench-placement bench-watcher long lock suites-table clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +87,9 @@ bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler
 
 bench-openb: $(STAMP) ## how much of a real GPU cluster is filled; SEEDS=n or 1-10
 	@$(PYTHON) -m bench.openb --seeds "$(SEEDS)"
+
+bench-placement: $(STAMP) ## the placer against its goals
+	@$(PYTHON) -m bench.placement_waking
 
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher

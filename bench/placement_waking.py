@@ -196,14 +196,14 @@ async def _measured(load: Load) -> list[Measure]:
         stream = Stream(client)
         count = await stream.publish(load.changes())
         async with asyncio.timeout(TIMEOUT_S):
-            while await stream.length() < count:
+            while await stream.length() < count:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.1)
         with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as name:
             async with _placer(Path(name), nats_url=server.url) as placer:
                 measures = await _first(bus, placer=placer, load=load)
             await stream.publish(load.gang(load.gangs, requests={}))
             async with _placer(Path(name), nats_url=server.url) as placer:
-                measures += await _restart(bus, placer=placer, load=load)
+                measures += await _restart(bus, placer=placer)
                 measures += await _finishing(bus, placer=placer, stream=stream, load=load)
         await client.close()
     return measures
@@ -219,7 +219,7 @@ async def _first(bus: Bus, *, placer: "_Process", load: Load) -> list[Measure]:
     ]
 
 
-async def _restart(bus: Bus, *, placer: "_Process", load: Load) -> list[Measure]:
+async def _restart(bus: Bus, *, placer: "_Process") -> list[Measure]:
     """Wait until the gang that came meanwhile, and fits, is placed."""
     await _decided(bus, event="proposed", count=1)
     return [

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import DecisionPolicy, GangRecord, could_help, least_of, retry_at, transaction_id
+from services.core.attention import DecisionPolicy, GangRecord, Opening, least_of, retry_at, transaction_id
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -133,8 +133,7 @@ class Decider:
             # What is held no longer has never been promised, so that no withdrawal tells of it.
             self._roomier |= {node for _, node in self._held - places}
             self._held = places
-            self._wake_helped()
-            outcomes += self._decide_newcomers(now)
+            outcomes += self._decide_newcomers(now, opening=self._wake_helped())
         finally:
             for promise in held:
                 self.cluster.inventory.release(promise.node, requests=promise.requests)
@@ -218,7 +217,7 @@ class Decider:
         promises = self.cluster.promises()
         return any(pod.metadata.uid in promises for pod in gang.open)
 
-    def _decide_newcomers(self, now: datetime) -> list[Outcome]:
+    def _decide_newcomers(self, now: datetime, *, opening: Opening) -> list[Outcome]:
         outcomes: list[Outcome] = []
         due: list[Gang] = []
         for gang_id in list(self._awake):
@@ -242,7 +241,12 @@ class Decider:
             else:
                 due.append(gang)
         for gang in sorted(due, key=lambda gang: gang.order):
-            outcomes += self._try(gang, now=now)
+            if opening.is_over_for(gang.id, self._records[gang.id]):
+                continue
+            tried = self._try(gang, now=now)
+            if any(isinstance(one.decision.event, Proposed) for one in tried):
+                opening.look(self.cluster.inventory)
+            outcomes += tried
         return outcomes
 
     def _try(self, gang: Gang, *, now: datetime) -> list[Outcome]:
@@ -379,17 +383,13 @@ class Decider:
             record.failures, record.retry_at = 0, None
         self._awake.add(decision.gang)
 
-    def _wake_helped(self) -> None:
+    def _wake_helped(self) -> Opening:
         """Wake the gangs that wait for room, where the nodes that got some could hold one of their members."""
-        if not self._roomier:
-            return
-        free = [self.cluster.inventory.free_on(name) for name in self._roomier]
-        total = self.cluster.inventory.total_free()
-        for gang, record in self._records.items():
-            if record.least is not None and could_help(record.least, needed=record.needed, free=free, total=total):
-                self._awake.add(gang)
-                record.cause = self._room_cause
+        opening = Opening(nodes=frozenset(self._roomier))
         self._roomier.clear()
+        opening.look(self.cluster.inventory)
+        opening.wake(self._records, awake=self._awake, cause=self._room_cause)
+        return opening
 
     def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
         self._roomier |= hold(self.cluster, gang_id, members=members, transaction=transaction)

@@ -247,6 +247,33 @@ def test_room_wakes_only_gangs_that_it_could_help() -> None:
     assert proposal(only(desk.decide(after=timedelta())))
 
 
+def test_room_that_the_first_took_leaves_the_others_as_they_are() -> None:
+    """Of three gangs that wait for the same GPU the oldest gets it, and the others are not tried in vain."""
+    desk = Desk(nodes=1, gpus=1)
+    busy = pod("busy", node="n0", scheduler="default-scheduler")
+    waiting_gangs = [pod_group(f"train-{index}", min_count=1) for index in range(3)]
+    desk.see(busy, *waiting_gangs, *(one for index in range(3) for one in members(f"train-{index}", count=1)))
+    assert len(desk.decide()) == 3
+    others = [GangId(f"podgroup/team-a/train-{index}") for index in (1, 2)]
+    before = [desk.decider.answer(gang)[0] for gang in others]
+    desk.see(finished(busy))
+    assert only(desk.decide()).gang == GangId("podgroup/team-a/train-0")
+    after = [desk.decider.answer(gang)[0] for gang in others]
+    assert all(one is not None and one is other for one, other in zip(before, after, strict=True))
+
+
+def test_room_that_one_leaves_over_is_for_the_next() -> None:
+    """Where two of three GPUs are freed and the first gang takes one, the second gang takes the other."""
+    desk = Desk(nodes=1, gpus=2)
+    busy = [pod(f"busy-{index}", node="n0", scheduler="default-scheduler") for index in range(2)]
+    waiting_gangs = [pod_group(f"train-{index}", min_count=1) for index in range(3)]
+    desk.see(*busy, *waiting_gangs, *(one for index in range(3) for one in members(f"train-{index}", count=1)))
+    assert len(desk.decide()) == 3
+    desk.see(*(finished(one) for one in busy))
+    placed = [one.decision.gang for one in desk.decide(after=timedelta())]
+    assert placed == [GangId("podgroup/team-a/train-0"), GangId("podgroup/team-a/train-1")]
+
+
 def test_lower_min_count_wakes_a_waiting_gang() -> None:
     """A minCount is mutable: lowering it acts at once."""
     desk = Desk(nodes=1, gpus=2)
