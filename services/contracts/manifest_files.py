@@ -17,6 +17,8 @@ from services.core.manifests import FieldError, shortened
 from services.core.objects import KubernetesObject, Pod
 from services.core.reduce import MalformedObject, reduce
 
+_DEEPEST_LIST = 8
+
 
 class UnreadableManifest(ValueError):
     """Text that is not manifests; the message names the object and the field."""
@@ -100,13 +102,21 @@ def _documents(text: str | bytes) -> Iterator[Mapping[str, Any]]:
             continue
         if not isinstance(document, dict):
             raise UnreadableManifest(f"expected a Kubernetes object, got {type(document).__name__}")
-        if str(document.get("kind", "")).endswith("List"):
-            items = document.get("items")
-            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise UnreadableManifest(f"{document['kind']}: expected a list of objects in items")
-            yield from items
-        else:
-            yield document
+        yield from _items_of(document, depth=0)
+
+
+def _items_of(document: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:
+    """Yield a document, or what is in it where it is a list; lists may hold lists."""
+    if not str(document.get("kind", "")).endswith("List"):
+        yield document
+        return
+    items = document.get("items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UnreadableManifest(f"{document['kind']}: expected a list of objects in items")
+    if depth > _DEEPEST_LIST:
+        raise UnreadableManifest(f"{document['kind']}: expected lists at most {_DEEPEST_LIST} deep in one another")
+    for item in items:
+        yield from _items_of(item, depth=depth + 1)
 
 
 def _identified(manifest: Mapping[str, Any], *, word: str, is_namespaced: bool) -> Mapping[str, Any]:
