@@ -49,6 +49,10 @@ def _print(answer: pb.ExplainResponse, *, asked: str) -> None:
     console.print(f"  {numbers}", highlight=False)
     for reason in decode_reasons(answer.reasons):
         console.print(f"  • {escape(reason.message)}  [dim]{reason.code.value}[/dim]", highlight=False)
+    for warning in decode_reasons(answer.warnings):
+        console.print(
+            f"  [yellow]![/yellow] {escape(warning.message)}  [dim]{warning.code.value}[/dim]", highlight=False
+        )
     if answer.nodes:
         by_node: dict[str, list[str]] = {}
         for pod, node in answer.nodes.items():

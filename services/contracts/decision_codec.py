@@ -228,6 +228,7 @@ def encode_proposed(event: core.Proposed) -> pb.Proposed:
         already_placed=event.already_placed,
         repair_window=to_duration(event.repair_window),
         release=event.is_release,
+        warnings=encode_reasons(event.warnings),
     )
 
 
@@ -242,6 +243,7 @@ def decode_proposed(message: pb.Proposed) -> core.Proposed:
         already_placed=message.already_placed,
         repair_window=from_duration(message.repair_window),
         is_release=message.release,
+        warnings=decode_reasons(message.warnings),
     )
 
 

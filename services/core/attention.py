@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from services.core.decisions import Decision, Refused, Waiting
+from services.core.decisions import Decision, Refused, RolledBack, Waiting
 from services.core.degraded import DegradedTerms
 from services.core.inventory import Inventory
 from services.core.objects import GangId, NodeName, Pod, TransactionId, Uid
 from services.core.quantities import Resources
+from services.core.reasons import Reason, ReasonCode, summary
 
 MAX_LINKS = 127
 """Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
@@ -107,6 +108,14 @@ def retry_at(decision: Decision, *, failures: int, at: datetime, policy: Decisio
     # Jitter without randomness: gangs that fail together come back apart.
     spread = int(hashlib.blake2s(decision.transaction.encode()).hexdigest()[:4], 16) / 0xFFFF
     return at + delay * (0.75 + 0.5 * spread)
+
+
+def backing_off(record: GangRecord, *, last: Decision | None) -> Reason:
+    """Return the reason of a gang that failed several times in a row and waits before it is tried again."""
+    why = summary(last.event.reasons) if last is not None and isinstance(last.event, Refused | RolledBack) else ""
+    moment = "" if record.retry_at is None else f"; tried again at {record.retry_at:%H:%M:%S} UTC"
+    text = f"{record.failures} placements failed in a row{moment}" + (f": {why}" if why else "")
+    return Reason(code=ReasonCode.BACKING_OFF, message=text, count=record.failures)
 
 
 def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) -> TransactionId:

@@ -9,7 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import DecisionPolicy, GangRecord, Opening, least_of, retry_at, transaction_id
+from services.core.attention import (
+    DecisionPolicy,
+    GangRecord,
+    Opening,
+    backing_off,
+    least_of,
+    retry_at,
+    transaction_id,
+)
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -29,11 +37,12 @@ from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.mending import Mending
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
+from services.core.proposing import is_unseen, proposal_of
 from services.core.reasons import Reason, codes
 from services.core.rejections import Rejections, is_rejected
-from services.core.repairing import Unplaced, assignments_of, hold_room, next_round, room_for
+from services.core.repairing import Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
-from services.core.trying import Hopeless, constraints_of_all, repair_window, try_gang
+from services.core.trying import Hopeless, constraints_of_all, try_gang
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,15 +217,6 @@ class Decider:
         is_held = gang_id.startswith("podgroup/") or (retry is not None and retry > now)
         return not is_held and (gang := self.cluster.gang(gang_id)) is not None and gang.is_complete
 
-    def _is_unseen(self, gang: Gang) -> bool:
-        """Tell whether members are bound, or promised, and still look open.
-
-        They must not be placed twice. Nor may another transaction begin before they are seen: of each subject the
-        stream's last message alone tells a successor where they are.
-        """
-        promises = self.cluster.promises()
-        return any(pod.metadata.uid in promises for pod in gang.open)
-
     def _decide_newcomers(self, now: datetime, *, opening: Opening) -> list[Outcome]:
         outcomes: list[Outcome] = []
         due: list[Gang] = []
@@ -224,16 +224,16 @@ class Decider:
             record = self._records[gang_id]
             moment = record.not_before(self.policy)
             if moment is not None and moment > now and not self._is_complete(gang_id, now=now):
+                outcomes += self._tell_backoff(gang_id, now=now)
                 continue
             self._awake.discard(gang_id)
             if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
                 continue
             gang = self.cluster.gang(gang_id)
-            if gang is not None and self._is_unseen(gang):
+            if gang is not None and is_unseen(self.cluster, gang):
                 continue
             if gang is not None and not gang.open and gang.unverified and record.doubted_at is None:
-                # Pods and owners are followed side by side: mostly the owner is but a moment behind.
-                record.doubted_at = now
+                record.doubted_at = now  # Mostly the owner, which is followed beside the pods, is but a moment behind.
                 self._awake.add(gang_id)
                 continue
             if gang is None or not (gang.open or gang.is_short):
@@ -249,21 +249,22 @@ class Decider:
             outcomes += tried
         return outcomes
 
+    def _tell_backoff(self, gang_id: GangId, *, now: datetime) -> list[Outcome]:
+        """Say of a gang whose transactions failed when it is tried again."""
+        record, gang = self._records[gang_id], self.cluster.gang(gang_id)
+        is_busy = self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now)
+        if record.retry_at is None or record.retry_at <= now or gang is None or not gang.open or is_busy:
+            return []
+        return self._wait(gang, (backing_off(record, last=self.ledger.last(gang_id)),), placeable=0, now=now)
+
     def _try(self, gang: Gang, *, now: datetime) -> list[Outcome]:
         record = self._records[gang.id]
         record.first_at = None
         snapshot = self.cluster.snapshot(constraints_of_all(gang.open))
         match try_gang(gang, snapshot, excluded_nodes=self.rejections.excluded(gang.open)):
             case Placement(nodes=nodes):
-                proposal = Proposed(
-                    revision=self.cluster.revision,
-                    deadline=now + self.policy.deadline,
-                    min_count=gang.min_count,
-                    assignments=assignments_of(nodes, pods=gang.open),
-                    already_placed=len(gang.placed),
-                    repair_window=repair_window(gang, default=self.policy.repair_window),
-                )
-                return [self._propose(gang.id, self._transaction_id(gang.id, now), proposal, now=now)]
+                event = proposal_of(gang, nodes=nodes, cluster=self.cluster, policy=self.policy, now=now)
+                return [self._propose(gang.id, self._transaction_id(gang.id, now), event, now=now)]
             case Refusal() as refusal:
                 record.least, record.needed = least_of(gang.open), gang.needed
                 return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
@@ -312,8 +313,7 @@ class Decider:
         word = self.mending.word(gang, revision=self.cluster.revision, now=now)
         if word is None:
             return outcomes
-        # A gang whose time is over waits as others do.
-        self._awake.add(gang.id)
+        self._awake.add(gang.id)  # Where its time is over, it waits as others do.
         return [*outcomes, self._tell(gang.id, word, now=now)]
 
     def _tell(self, gang: GangId, event: Degraded, *, now: datetime) -> Outcome:

@@ -43,6 +43,8 @@ class Proposed:
     repair_window: timedelta = timedelta(seconds=30)
     #: Nothing is to be placed: these members are what is left of a degraded gang, and are to be taken back.
     is_release: bool = False
+    #: What an undo would cost the owners of the members, with the fields that would help. Empty in later rounds.
+    warnings: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,9 @@ class ReasonCode(StrEnum):
     KUBELET_REJECTED = "KubeletRejected"
     QUORUM_LOST = "QuorumLost"
     DEGRADED_TOO_LONG = "DegradedTooLong"
+    UNDO_FATAL = "UndoFatal"
+    UNDO_SLOW = "UndoSlow"
+    BACKING_OFF = "BackingOff"
     SUSPENDED = "Suspended"
     OWNER_NOT_SEEN = "OwnerNotSeen"
 

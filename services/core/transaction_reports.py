@@ -14,6 +14,7 @@ from services.core.decisions import (
     Decision,
     Degraded,
     DegradedPolicy,
+    Proposed,
     Refused,
     Repairing,
     RolledBack,
@@ -85,6 +86,8 @@ class Report:
 def report_of(decision: Decision) -> Report | None:
     """Return what a decision shows, or None where it shows nothing."""
     match decision.event:
+        case Proposed(warnings=warnings) if warnings:
+            return _warned(decision, warnings)
         case Waiting() as event:
             return _waiting(decision, event)
         case Committed() as event:
@@ -174,6 +177,19 @@ def _member_reason(reasons: tuple[Reason, ...]) -> str:
     if any(reason.code in HELPED_BY_ROOM for reason in reasons):
         return UNSCHEDULABLE
     return _first_code(reasons, otherwise=UNSCHEDULABLE)
+
+
+def _warned(decision: Decision, warnings: tuple[Reason, ...]) -> Report:
+    return Report(
+        gang=decision.gang,
+        decided_at=decision.decided_at,
+        event=EventNote(
+            reason=warnings[0].code.value,
+            message=_shortened(summary(warnings)),
+            is_warning=True,
+            key=f"warned {sorted(codes(warnings))}",
+        ),
+    )
 
 
 def _committed(decision: Decision, event: Committed) -> Report:

@@ -13,6 +13,7 @@ from services.core.objects import GangId, NodeName, Pod, kind_of
 from services.core.plan import GangPlan, gangs_of, imagine, joined, plan
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
+from services.core.undo_cost import undo_warnings
 
 MAX_PODS = 4096
 
@@ -53,6 +54,7 @@ class Explanation:
     since: datetime | None = None
     revision: int = 0
     position: int = 0
+    warnings: tuple[Reason, ...] = ()
 
 
 def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callable[[Decider], PlanAnswer]:
@@ -128,6 +130,7 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
         reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons)
         if state == "waiting"
         else (),
+        warnings=undo_warnings(gang, job_of=decider.cluster.job) if gang.open else (),
         nodes=dict(sorted(nodes.items())),
         transaction="" if transaction is None else transaction.id,
         since=_since(state, waits_since=since, last=last),

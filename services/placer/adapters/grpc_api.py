@@ -114,4 +114,5 @@ def explain_response(found: Explanation) -> pb.ExplainResponse:
         since=None if found.since is None else to_timestamp(found.since),
         revision=found.revision,
         position=found.position,
+        warnings=encode_reasons(found.warnings),
     )

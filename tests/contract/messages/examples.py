@@ -322,6 +322,18 @@ DECISIONS: Mapping[str, Decision] = {
             repair_window=timedelta(seconds=45, milliseconds=500),
         )
     ),
+    "placement-proposed-warned": _decision(
+        Proposed(
+            revision=123_456,
+            deadline=MOMENT + timedelta(seconds=60),
+            min_count=2,
+            assignments=(_FIRST, _SECOND),
+            warnings=(
+                Reason(code=ReasonCode.UNDO_FATAL, message="it would fail", count=1, subject="spec.backoffLimit"),
+                Reason(code=ReasonCode.UNDO_SLOW, message="Job train would wait", count=1),
+            ),
+        )
+    ),
     "placement-waiting": _decision(
         Waiting(revision=123_456, min_count=8, existing=8, placeable=5, reasons=(_REASON,)), transaction=""
     ),

@@ -192,18 +192,25 @@ def test_refused_proposal_gives_everything_back_and_is_tried_again_at_once() -> 
 
 
 def test_gang_that_keeps_failing_backs_off() -> None:
-    """Each failure in a row doubles the wait, within jitter; there is no hot loop."""
+    """Each failure in a row doubles the wait, within jitter; there is no hot loop, and it is said once when it ends."""
     desk = Desk(nodes=1, gpus=2)
     desk.see(pod_group("train", min_count=2), *members("train", count=2))
     reason = (Reason(code=ReasonCode.BINDING_REFUSED, message="denied"),)
     waits = []
+    moments: list[str] = []
     for _ in range(4):
         before = desk.now
-        outcomes: tuple[Outcome, ...] = ()
-        while not (outcomes := desk.decide(after=timedelta(milliseconds=100))):
+        told: list[Decision] = []
+        while not (told and isinstance(told[-1].event, Proposed)):
+            told += [one.decision for one in desk.decide(after=timedelta(milliseconds=100))]
             assert desk.now - before < timedelta(minutes=10)
         waits.append(desk.now - before)
-        desk.hear(only(outcomes), RolledBack(reasons=reason))
+        words = [one.event.reasons for one in told if isinstance(one.event, Waiting)]
+        assert [[one.code for one in reasons] for reasons in words] == [[ReasonCode.BACKING_OFF]] * (len(waits) > 1)
+        moments += [text[0].message for text in words]
+        desk.hear(told[-1], RolledBack(reasons=reason))
+    assert len(moments) == 3
+    assert all("failed in a row; tried again at" in text and text.endswith("UTC: denied") for text in moments)
     assert waits[0] <= timedelta(milliseconds=100)
     assert timedelta(seconds=0.75) <= waits[1] <= timedelta(seconds=1.4)
     assert waits[2] > waits[1]

@@ -80,7 +80,7 @@ class ExplainRequest(_message.Message):
     def __init__(self, gang: _Optional[str] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("gang", "state", "min_count", "existing", "placed", "reasons", "nodes", "transaction", "since", "revision", "position", "finished")
+    __slots__ = ("gang", "state", "min_count", "existing", "placed", "reasons", "nodes", "transaction", "since", "revision", "position", "finished", "warnings")
     class NodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class ExplainResponse(_message.Message):
     REVISION_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     gang: str
     state: str
     min_count: int
@@ -112,4 +113,5 @@ class ExplainResponse(_message.Message):
     revision: int
     position: int
     finished: int
-    def __init__(self, gang: _Optional[str] = ..., state: _Optional[str] = ..., min_count: _Optional[int] = ..., existing: _Optional[int] = ..., placed: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., nodes: _Optional[_Mapping[str, str]] = ..., transaction: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., position: _Optional[int] = ..., finished: _Optional[int] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    def __init__(self, gang: _Optional[str] = ..., state: _Optional[str] = ..., min_count: _Optional[int] = ..., existing: _Optional[int] = ..., placed: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., nodes: _Optional[_Mapping[str, str]] = ..., transaction: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., position: _Optional[int] = ..., finished: _Optional[int] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...

@@ -38,6 +38,9 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_KUBELET_REJECTED: _ClassVar[ReasonCode]
     REASON_CODE_QUORUM_LOST: _ClassVar[ReasonCode]
     REASON_CODE_DEGRADED_TOO_LONG: _ClassVar[ReasonCode]
+    REASON_CODE_UNDO_FATAL: _ClassVar[ReasonCode]
+    REASON_CODE_UNDO_SLOW: _ClassVar[ReasonCode]
+    REASON_CODE_BACKING_OFF: _ClassVar[ReasonCode]
     REASON_CODE_SUSPENDED: _ClassVar[ReasonCode]
     REASON_CODE_OWNER_NOT_SEEN: _ClassVar[ReasonCode]
 REASON_CODE_UNSPECIFIED: ReasonCode
@@ -71,6 +74,9 @@ REASON_CODE_FORBIDDEN: ReasonCode
 REASON_CODE_KUBELET_REJECTED: ReasonCode
 REASON_CODE_QUORUM_LOST: ReasonCode
 REASON_CODE_DEGRADED_TOO_LONG: ReasonCode
+REASON_CODE_UNDO_FATAL: ReasonCode
+REASON_CODE_UNDO_SLOW: ReasonCode
+REASON_CODE_BACKING_OFF: ReasonCode
 REASON_CODE_SUSPENDED: ReasonCode
 REASON_CODE_OWNER_NOT_SEEN: ReasonCode
 
