@@ -1,14 +1,13 @@
 """What the decider remembers of each gang, and the rules of when a gang deserves to be tried again."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from services.core.decisions import Decision, Refused, RolledBack, Waiting
 from services.core.degraded import DegradedTerms
-from services.core.inventory import Inventory
-from services.core.objects import GangId, NodeName, Pod, TransactionId, Uid
+from services.core.objects import GangId, Pod, TransactionId, Uid
 from services.core.quantities import Resources
 from services.core.reasons import Reason, ReasonCode, summary
 
@@ -63,6 +62,8 @@ class GangRecord:
     #: The last answer, with present numbers.
     answer: Waiting | None = None
     since: datetime | None = None
+    #: Its place in the queue when it was tried last.
+    order: tuple[int, datetime, str] | None = None
 
     def note_arrival(self, uid: Uid, *, at: datetime, cause: str) -> None:
         """Note that an open member has appeared."""
@@ -122,59 +123,3 @@ def transaction_id(gang: GangId, *, revision: int, at: datetime, serial: int) ->
     """Return an id that is unique for ever and sorts by time. `serial` tells decisions of one moment apart."""
     digest = hashlib.blake2s(f"{gang} {revision} {at.isoformat()} {serial}".encode()).hexdigest()[:12]
     return TransactionId(f"{at:%Y%m%dT%H%M%S%f}-{digest}")
-
-
-def least_of(pods: Iterable[Pod]) -> Resources:
-    """Return the smallest amount of each resource that every one of the pods asks for."""
-    least: dict[str, int] | None = None
-    for pod in pods:
-        if least is None:
-            least = dict(pod.requests)
-        else:
-            least = {name: min(amount, pod.requests.get(name, 0)) for name, amount in least.items()}
-    return {name: amount for name, amount in (least or {}).items() if amount > 0}
-
-
-def could_help(least: Resources, *, needed: int, free: list[dict[str, int]], total: Resources) -> bool:
-    """Tell whether one of the nodes could hold one member, and all nodes together the amounts that are needed."""
-    if any(total.get(name, 0) < amount * needed for name, amount in least.items()):
-        return False
-    return any(all(one.get(name, 0) >= amount for name, amount in least.items()) for one in free)
-
-
-@dataclass(slots=True, kw_only=True)
-class Opening:
-    """Nodes that got room, and the gangs that were woken for nothing but that.
-
-    Of many gangs that wait for the same room the first takes it. The others need not be tried then: what is left is
-    compared with the least that could help them.
-    """
-
-    nodes: frozenset[NodeName]
-    gangs: set[GangId] = field(default_factory=set)
-    _free: list[dict[str, int]] = field(default_factory=list)
-    _total: Resources = field(default_factory=dict)
-
-    def look(self, inventory: Inventory) -> None:
-        """Note what is free on the nodes now, and on all nodes together."""
-        if self.nodes:
-            self._free = [inventory.free_on(name) for name in sorted(self.nodes)]
-            self._total = inventory.total_free()
-
-    def wake(self, records: Mapping[GangId, GangRecord], *, awake: set[GangId], cause: str) -> None:
-        """Add the gangs that the nodes could help to those that are awake; `cause` is the trace context of the room."""
-        for gang, record in records.items() if self.nodes else ():
-            if self._helps(record):
-                record.cause = cause
-                if gang not in awake:
-                    self.gangs.add(gang)
-        awake |= self.gangs
-
-    def is_over_for(self, gang: GangId, record: GangRecord) -> bool:
-        """Tell whether a gang was woken by this room alone, and others have taken what it needs."""
-        return gang in self.gangs and not self._helps(record)
-
-    def _helps(self, record: GangRecord) -> bool:
-        return record.least is not None and could_help(
-            record.least, needed=record.needed, free=self._free, total=self._total
-        )

@@ -9,15 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import (
-    DecisionPolicy,
-    GangRecord,
-    Opening,
-    backing_off,
-    least_of,
-    retry_at,
-    transaction_id,
-)
+from services.core.attention import DecisionPolicy, GangRecord, backing_off, retry_at, transaction_id
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -32,7 +24,7 @@ from services.core.decisions import (
     written_members,
 )
 from services.core.degraded import release, stand_ins
-from services.core.gangs import Gang, MemberState, state_of
+from services.core.gangs import Gang
 from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.mending import Mending
@@ -43,6 +35,7 @@ from services.core.rejections import Rejections, is_rejected
 from services.core.repairing import Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
 from services.core.trying import Hopeless, constraints_of_all, try_gang
+from services.core.waking import Opening, Wants, is_arrival, least_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +59,7 @@ class Decider:
     _records: dict[GangId, GangRecord] = field(default_factory=dict)
     _awake: set[GangId] = field(default_factory=set)
     _roomier: set[NodeName] = field(default_factory=set)
+    _wants: Wants = field(default_factory=Wants)
     _room_cause: str = ""
     #: Members and nodes for which repairs held room when it was decided last.
     _held: frozenset[tuple[Uid, NodeName]] = frozenset()
@@ -79,7 +73,7 @@ class Decider:
 
     def observe_change(self, change: ClusterChange, *, revision: int, at: datetime, cause: str = "") -> None:
         """Fold a change of the cluster; `cause` is its trace context."""
-        arrives = self._arrives(change)
+        arrives = is_arrival(change, cluster=self.cluster)
         effects = self.cluster.apply(change, revision=revision)
         if isinstance(change, Applied) and isinstance(change.object, Pod):
             recall(self.cluster, ledger=self.ledger, pod=change.object)
@@ -186,7 +180,8 @@ class Decider:
     @property
     def waiting_count(self) -> int:
         """Number of gangs that wait."""
-        return sum(self.answer(gang)[0] is not None for gang in self._records)
+        told = sum(self.answer(gang)[0] is not None for gang in self._awake - self._wants.answered)
+        return told + len(self._wants.answered)
 
     def waiting_in_order(self) -> tuple[Gang, ...]:
         """Return the gangs that wait, in the order in which they are tried."""
@@ -201,16 +196,6 @@ class Decider:
             self.mending.shift(self._decided_at, now=now)
         self._decided_at = now
 
-    def _arrives(self, change: ClusterChange) -> bool:
-        """Tell whether the change is a new open member, and not news of one that is known."""
-        if not isinstance(change, Applied) or not isinstance(change.object, Pod):
-            return False
-        pod = change.object
-        if state_of(pod) is not MemberState.OPEN:
-            return False
-        known = self.cluster.pod(pod.metadata.namespace, pod.metadata.name)
-        return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
-
     def _is_complete(self, gang_id: GangId, *, now: datetime) -> bool:
         """Tell whether nobody else has to be waited for. Of a PodGroup nothing says how many there will be."""
         retry = self._records[gang_id].retry_at
@@ -219,7 +204,7 @@ class Decider:
 
     def _decide_newcomers(self, now: datetime, *, opening: Opening) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        due: list[Gang] = []
+        due: list[tuple[tuple[int, datetime, str], GangId, Gang | None]] = []
         for gang_id in list(self._awake):
             record = self._records[gang_id]
             moment = record.not_before(self.policy)
@@ -227,25 +212,18 @@ class Decider:
                 outcomes += self._tell_backoff(gang_id, now=now)
                 continue
             self._awake.discard(gang_id)
-            if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
+            if gang_id in opening.gangs and record.order is not None:
+                # Nothing else has changed for it: whether it is worth a look is seen when its turn comes.
+                due.append((record.order, gang_id, None))
+            elif (gang := self._triable(gang_id, now=now)) is not None:
+                due.append((gang.order, gang_id, gang))
+        for _, gang_id, known in sorted(due, key=lambda one: one[0]):
+            if known is None and opening.is_over_for(self._wants.of(gang_id)):
                 continue
-            gang = self.cluster.gang(gang_id)
-            if gang is not None and is_unseen(self.cluster, gang):
-                continue
-            if gang is not None and not gang.open and gang.unverified and record.doubted_at is None:
-                record.doubted_at = now  # Mostly the owner, which is followed beside the pods, is but a moment behind.
-                self._awake.add(gang_id)
-                continue
-            if gang is None or not (gang.open or gang.is_short):
-                self._rest(gang_id, is_gone=gang is None)
-            else:
-                due.append(gang)
-        for gang in sorted(due, key=lambda gang: gang.order):
-            if opening.is_over_for(gang.id, self._records[gang.id]):
-                continue
-            tried = self._try(gang, now=now)
+            gang = known or self._triable(gang_id, now=now)
+            tried = self._try(gang, now=now) if gang is not None else []
             if any(isinstance(one.decision.event, Proposed) for one in tried):
-                opening.look(self.cluster.inventory)
+                opening.look()
             outcomes += tried
         return outcomes
 
@@ -256,6 +234,22 @@ class Decider:
         if record.retry_at is None or record.retry_at <= now or gang is None or not gang.open or is_busy:
             return []
         return self._wait(gang, (backing_off(record, last=self.ledger.last(gang_id)),), placeable=0, now=now)
+
+    def _triable(self, gang_id: GangId, *, now: datetime) -> Gang | None:
+        """Return a gang that has to be tried now, or None."""
+        if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
+            return None
+        record, gang = self._records[gang_id], self.cluster.gang(gang_id)
+        if gang is not None and is_unseen(self.cluster, gang):
+            return None
+        if gang is not None and not gang.open and gang.unverified and record.doubted_at is None:
+            record.doubted_at = now  # Mostly the owner, which is followed beside the pods, is but a moment behind.
+            self._awake.add(gang_id)
+            return None
+        if gang is None or not (gang.open or gang.is_short):
+            self._rest(gang_id, is_gone=gang is None)
+            return None
+        return gang
 
     def _try(self, gang: Gang, *, now: datetime) -> list[Outcome]:
         record = self._records[gang.id]
@@ -331,6 +325,7 @@ class Decider:
         self.observe_decision(decision, at=now)
         record = self._records[gang]
         record.answer, record.since, record.least = None, now, None
+        self._wants.note(gang, record)
         links = tuple(link for link in record.links.values() if link and link != record.cause)
         record.links.clear()
         return Outcome(decision=decision, cause=record.cause, links=links)
@@ -348,7 +343,8 @@ class Decider:
         told = known is not None and isinstance(known.event, Waiting) and codes(known.event.reasons) == codes(reasons)
         if record.answer is None or codes(record.answer.reasons) != codes(reasons):
             record.since = known.decided_at if told and known is not None else now
-        record.answer = event
+        record.answer, record.order = event, gang.order
+        self._wants.note(gang.id, record)
         if told and known is not None and not record.has_untold(gang.open, told_at=known.decided_at):
             return []
         decision = Decision(gang=gang.id, event=event, decided_at=now, epoch=self.policy.epoch)
@@ -359,6 +355,7 @@ class Decider:
         """A gang with nothing to place needs no attention until one of its objects changes."""
         record = self._records[gang]
         record.answer, record.least = None, None
+        self._wants.note(gang, record)
         if is_gone:
             del self._records[gang]
             self.ledger.forget(gang)
@@ -385,10 +382,13 @@ class Decider:
 
     def _wake_helped(self) -> Opening:
         """Wake the gangs that wait for room, where the nodes that got some could hold one of their members."""
-        opening = Opening(nodes=frozenset(self._roomier))
+        opening = Opening(nodes=frozenset(self._roomier), inventory=self.cluster.inventory)
         self._roomier.clear()
-        opening.look(self.cluster.inventory)
-        opening.wake(self._records, awake=self._awake, cause=self._room_cause)
+        for gang in self._wants.helped(opening):
+            self._records[gang].cause = self._room_cause
+            if gang not in self._awake:
+                opening.gangs.add(gang)
+        self._awake |= opening.gangs
         return opening
 
     def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
