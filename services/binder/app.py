@@ -17,6 +17,7 @@ from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
 from services.binder.journal import BusJournal, Entries
 from services.binder.metrics import BinderMetrics
+from services.binder.objecting import Objector
 from services.binder.pacing import Pace
 from services.binder.ports import DecisionBus, Journal, PodApi, StatusApi
 from services.binder.publishing import Publisher
@@ -237,6 +238,7 @@ class _Service:
                 may_write=self._may_write,
             ),
             journal=self._through.journal(journal),
+            objector=Objector(self._bus, world=self._world, clock=runtime.clock),
             metrics=metrics,
             readiness=runtime.readiness,
             tracer=runtime.tracer,

@@ -141,7 +141,15 @@ class Follower:
                 self._skip(message, error, stream=PLACEMENT_STREAM.name)
                 continue
             traceparent = message.headers.get("traceparent", "")
-            into.observe_decision(decision, sequence=message.sequence, traceparent=traceparent)
+            is_current = into.observe_decision(
+                decision,
+                sequence=message.sequence,
+                at=self._clock.now(),
+                size_bytes=len(message.data),
+                traceparent=traceparent,
+            )
+            if not is_current:
+                self._metrics.superseded_proposals.inc()
             decisions.append(decision)
         return decisions
 

@@ -58,6 +58,11 @@ class BinderMetrics:
         self.undos = Counter(
             "phalanx_transaction_undos", "Transactions that began to take back what they had bound", registry=registry
         )
+        self.superseded_proposals = Counter(
+            "phalanx_proposals_superseded",
+            "Proposals of transactions that had ended, or had a later round, when they came: they were passed over",
+            registry=registry,
+        )
         self.open = Gauge("phalanx_transactions_open", "Transactions in hand", registry=registry)
         self.duration = Histogram(
             "phalanx_transaction_duration_seconds",

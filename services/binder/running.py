@@ -16,12 +16,14 @@ from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.journal import Superseded
 from services.binder.metrics import BinderMetrics
+from services.binder.objecting import Objector
 from services.binder.phases import PhaseTimes, cause_of
 from services.binder.ports import Journal
 from services.binder.publishing import Publisher
 from services.binder.world import World
 from services.core.decisions import Committed, Decision, DecisionEvent, Proposed, Refused, Repairing, RolledBack
 from services.core.ledger import OpenTransaction
+from services.core.objections import refused
 from services.core.objects import Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction import Result, begin, due, handle
@@ -80,6 +82,7 @@ class Tools:
     writer: PodWriter
     publisher: Publisher
     journal: Journal
+    objector: Objector
     metrics: BinderMetrics
     readiness: Readiness
     tracer: Tracer
@@ -189,6 +192,15 @@ class Run:
                 self._proposal = transaction.proposal
             return resume(entry, now=tools.clock.now())
         is_resumed = self._is_resumed or taken.was_known
+        objection = None if taken.was_known else await tools.objector.objection(transaction)
+        if objection is not None:
+            return refused(
+                transaction.id,
+                gang=transaction.gang,
+                proposal=transaction.proposal,
+                because=objection,
+                at=tools.clock.now(),
+            )
         tools.metrics.journal.taken_up.labels(source="stream" if is_resumed else "proposal").inc()
         return begin(
             transaction.id,

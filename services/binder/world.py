@@ -4,12 +4,25 @@ No I/O and no waiting: `services.binder.following` feeds it messages and tells w
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from services.contracts.streams import MAX_MESSAGE_BYTES
 from services.core.cluster import Cluster, Effects
-from services.core.decisions import Committed, Decision, Proposed, Refused, Repairing, RolledBack, written_members
+from services.core.decisions import (
+    Committed,
+    Decision,
+    Proposed,
+    Refused,
+    Repairing,
+    RolledBack,
+    Waiting,
+    written_members,
+)
 from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
+from services.core.objections import EPOCH, Circumstances, objection_to
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId
+from services.core.reasons import Reason
 from services.core.transaction_state import TransactionState
 
 MAX_SETBACKS = 65_536
@@ -25,6 +38,10 @@ class World:
     placed_up_to: int = 0
     last_repairings: dict[GangId, Decision] = field(default_factory=dict)
     traces: dict[TransactionId, str] = field(default_factory=dict)
+    #: What speaks against open transactions that were not begun.
+    objections: dict[TransactionId, Reason] = field(default_factory=dict)
+    #: Highest epoch of the placers that decided so far.
+    newest_epoch: int = 0
     #: Insertion-ordered, for bounded memory.
     setbacks: dict[GangId, None] = field(default_factory=dict)
 
@@ -41,21 +58,29 @@ class World:
             recall(self.cluster, ledger=self.ledger, pod=pod)
         return effects
 
-    def observe_decision(self, decision: Decision, *, sequence: int, traceparent: str = "") -> None:
-        """Fold a decision, our own or another's."""
+    def observe_decision(
+        self, decision: Decision, *, sequence: int, at: datetime, size_bytes: int = 0, traceparent: str = ""
+    ) -> bool:
+        """Fold a decision, our own or another's. False for a proposal that was superseded when it came."""
         self.placed_up_to = max(self.placed_up_to, sequence)
         before = self.ledger.transaction(decision.transaction)
+        self._object(decision, at=at, size_bytes=size_bytes)
         self.ledger.apply(decision)
+        is_news = self.ledger.transaction(decision.transaction) is not before
+        self._take(decision, is_news=is_news, traceparent=traceparent)
+        return is_news or not isinstance(decision.event, Proposed)
+
+    def _take(self, decision: Decision, *, is_news: bool, traceparent: str) -> None:
         match decision.event:
             case Proposed() if not self.ledger.has_ended(decision.transaction):
                 self.traces[decision.transaction] = traceparent
-                self.promise(decision.transaction)
+                if decision.transaction not in self.objections:
+                    self.promise(decision.transaction)
             case Repairing() as repairing:
                 self._note_setback(decision.gang)
                 # Also before the proposal that it belongs to: of each subject only the last message may be left.
                 self.last_repairings[decision.gang] = decision
                 # A repeated one, or one that a later round has answered, takes nothing back.
-                is_news = self.ledger.transaction(decision.transaction) is not before
                 for member in repairing.open if is_news else ():
                     self.cluster.withdraw(member.uid)
             case Committed() | Refused() | RolledBack():
@@ -83,10 +108,39 @@ class World:
         self.placed_up_to = other.placed_up_to
         self.last_repairings = other.last_repairings
         self.traces = other.traces
+        self.objections = other.objections
+        self.newest_epoch = other.newest_epoch
         for gang in other.setbacks:
             self._note_setback(gang)
         for transaction in self.ledger.open():
             self.promise(transaction.id)
+
+    def _object(self, decision: Decision, *, at: datetime, size_bytes: int) -> None:
+        """Note what speaks against a proposal, at its place in the stream."""
+        event = decision.event
+        if isinstance(event, Proposed) and not self.ledger.has_ended(decision.transaction):
+            known = self.ledger.of_gang(decision.gang)
+            given = Circumstances(
+                now=at,
+                size_bytes=size_bytes,
+                most_bytes=MAX_MESSAGE_BYTES,
+                newest_epoch=self.newest_epoch,
+                open_transaction=None if known is None else known.id,
+            )
+            objection = objection_to(decision, event, given=given)
+            if objection is not None:
+                self.objections[decision.transaction] = objection
+        if isinstance(event, Proposed | Waiting):
+            self.newest_epoch = max(self.newest_epoch, decision.epoch)
+
+    def restart_epochs(self, epoch: int) -> None:
+        """Take an epoch for the newest although it is lower: they begin anew where the bucket of leaders was lost."""
+        self.newest_epoch = epoch
+        for transaction in self.ledger.open():
+            found = self.objections.get(transaction.id)
+            if found is not None and found.subject == EPOCH and transaction.proposed.epoch >= epoch:
+                del self.objections[transaction.id]
+                self.promise(transaction.id)
 
     def promise(self, transaction: TransactionId) -> None:
         """Hold what the transaction still promises, as far as its pods are known and not yet bound."""
@@ -125,6 +179,7 @@ class World:
 
     def _end(self, decision: Decision) -> None:
         self.traces.pop(decision.transaction, None)
+        self.objections.pop(decision.transaction, None)
         self.last_repairings.pop(decision.gang, None)
         event = decision.event
         if isinstance(event, Committed) and not event.open and not event.repaired:

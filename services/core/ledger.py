@@ -121,8 +121,8 @@ class Ledger:
             self._open[transaction] = known.previous
             return
         self._open.pop(transaction, None)
-        if known is not None and self._by_gang.get(known.gang) == transaction:
-            del self._by_gang[known.gang]
+        if known is not None:
+            self._leave_gang(known)
 
     def unpublish(self, decision: Decision) -> None:
         """Drop a Waiting or Degraded that was decided here and could not be published."""
@@ -149,7 +149,8 @@ class Ledger:
             proposal=proposal,
             previous=None if known is None else replace(known, previous=None),
         )
-        self._by_gang[decision.gang] = decision.transaction
+        # The one that was first stays the gang's until it has ended: a second one is refused.
+        self._by_gang.setdefault(decision.gang, decision.transaction)
         self._waiting.pop(decision.gang, None)
 
     def _repair(self, decision: Decision, repairing: Repairing) -> None:
@@ -162,8 +163,8 @@ class Ledger:
         if len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         ended = self._open.pop(decision.transaction, None)
-        if ended is not None and self._by_gang.get(ended.gang) == decision.transaction:
-            del self._by_gang[ended.gang]
+        if ended is not None:
+            self._leave_gang(ended)
         self._waiting.pop(decision.gang, None)
         if isinstance(decision.event, Committed):
             known = self._committed.get(decision.gang)
@@ -182,3 +183,13 @@ class Ledger:
         known = self._degraded.get(decision.gang)
         if known is not None and known.decided_at <= decision.decided_at:
             del self._degraded[decision.gang]
+
+    def _leave_gang(self, transaction: OpenTransaction) -> None:
+        """Note that a transaction is the gang's no more; another that is open takes its place."""
+        gang = transaction.gang
+        if self._by_gang.get(gang) != transaction.id:
+            return
+        del self._by_gang[gang]
+        other = next((one.id for one in self._open.values() if one.gang == gang), None)
+        if other is not None:
+            self._by_gang[gang] = other

@@ -46,6 +46,8 @@ class ReasonCode(StrEnum):
     BACKING_OFF = "BackingOff"
     SUSPENDED = "Suspended"
     OWNER_NOT_SEEN = "OwnerNotSeen"
+    PLACEMENT_SUPERSEDED = "PlacementSuperseded"
+    PLACEMENT_MALFORMED = "PlacementMalformed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ is sent while the connection is down, so that no write leaves long after it was 
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import nats.errors
@@ -36,7 +36,8 @@ BUCKET = "phalanx_leaders"
 MARKER_TTL_S = 60.0
 """How long the server remembers that a key expired; after it, the key looks as if it had never been."""
 
-_STREAM = f"KV_{BUCKET}"
+LEADERS_STREAM = f"KV_{BUCKET}"
+"""Stream of the bucket."""
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
 _MESSAGE_NOT_FOUND = 10037
@@ -58,7 +59,7 @@ class LeaderKey:
     ) -> None:
         """Keep what `open` needs."""
         self._urls = [one.strip() for one in url.split(",") if one.strip()]
-        self._subject = f"$KV.{BUCKET}.{service}"
+        self._subject = leader_subject(service)
         self._name = f"phalanx-{service}/{instance}/leadership"
         self._instance = instance
         self._candidate = candidate
@@ -145,26 +146,34 @@ class LeaderKey:
 
     async def _read(self, jetstream: JetStreamContext) -> Holder | Vacant:
         try:
-            found = await jetstream.get_last_msg(_STREAM, self._subject)
+            found = await jetstream.get_last_msg(LEADERS_STREAM, self._subject)
         except NotFoundError as error:
             if error.err_code != _MESSAGE_NOT_FOUND:
                 raise
             return Vacant(revision=0)
-        revision = int(found.seq or 0)
-        headers = found.headers or {}
-        if _OPERATION in headers or _MARKER in headers:
-            return Vacant(revision=revision)
-        try:
-            value = json.loads(found.data or b"")
-            return Holder(
-                candidate=str(value["candidate"]),
-                instance=str(value["instance"]),
-                epoch=int(value["epoch"]) or revision,
-                revision=revision,
-            )
-        except (ValueError, KeyError, TypeError):
-            # Somebody wrote to the key by hand. Unless it expires, it stays theirs, and readiness shows it.
-            return Holder(candidate="", instance="(unreadable key)", epoch=revision, revision=revision)
+        return key_of(found.data or b"", found.headers or {}, revision=int(found.seq or 0))
+
+
+def leader_subject(service: str) -> str:
+    """Return the subject that a service's key has in the bucket's stream."""
+    return f"$KV.{BUCKET}.{service}"
+
+
+def key_of(data: bytes, headers: Mapping[str, str], *, revision: int) -> Holder | Vacant:
+    """Return what a key says in a revision."""
+    if _OPERATION in headers or _MARKER in headers:
+        return Vacant(revision=revision)
+    try:
+        value = json.loads(data)
+        return Holder(
+            candidate=str(value["candidate"]),
+            instance=str(value["instance"]),
+            epoch=int(value["epoch"]) or revision,
+            revision=revision,
+        )
+    except (ValueError, KeyError, TypeError):
+        # Somebody wrote to the key by hand. Unless it expires, it stays theirs, and readiness shows it.
+        return Holder(candidate="", instance="(unreadable key)", epoch=revision, revision=revision)
 
 
 async def _ensure_bucket(jetstream: JetStreamContext) -> None:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from services.binder.app import bind
 from services.binder.settings import BinderSettings
 from services.contracts.cloudevents import EventAttributes, headers
-from services.contracts.cluster_codec import change_id, change_subject, change_type, encode_change
+from services.contracts.cluster_codec import UndecodableMessage, change_id, change_subject, change_type, encode_change
 from services.contracts.decision_codec import (
     decision_id,
     decision_subject,
@@ -364,8 +364,11 @@ class Scene:
     async def _listen(self) -> None:
         async for batch in self.bus.follow(PLACEMENT_STREAM.name, subjects=f"{PLACEMENT}.>", last_per_subject=False):
             async with self._heard:
-                self.decisions += [decode_decision(message.data) for message in batch.messages]
-                self.traceparents += [message.headers.get("traceparent", "") for message in batch.messages]
+                for message in batch.messages:
+                    # Some tests publish what cannot be read.
+                    with contextlib.suppress(UndecodableMessage):
+                        self.decisions.append(decode_decision(message.data))
+                        self.traceparents.append(message.headers.get("traceparent", ""))
                 self._heard.notify_all()
 
 

@@ -19,6 +19,7 @@ from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.journal import BusJournal, Entries
 from services.binder.metrics import BinderMetrics
+from services.binder.objecting import Objector
 from services.binder.pacing import Pace
 from services.binder.ports import Changed, DecisionBus, Journal, Manifest, NoAnswer, PodApi, Taken
 from services.binder.publishing import Publisher
@@ -215,6 +216,7 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
                 may_write=lambda: True,
             ),
             journal=LateJournal(journal) if is_journal_late else journal,
+            objector=Objector(bus, world=world, clock=clock),
             metrics=metrics,
             readiness=readiness,
             tracer=tracer,

@@ -62,7 +62,7 @@ class Stage:
             decided_at=START + timedelta(seconds=self.sequence),
             transaction=TransactionId(transaction),
         )
-        self.world.observe_decision(decision, sequence=self.sequence, traceparent=traceparent)
+        self.world.observe_decision(decision, sequence=self.sequence, at=decision.decided_at, traceparent=traceparent)
 
     @property
     def free(self) -> int:

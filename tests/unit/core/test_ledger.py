@@ -181,3 +181,30 @@ def test_memory_of_ended_transactions_is_bounded() -> None:
         ledger.apply(decision(ENDS[1], at_s=index, transaction=TransactionId(f"t{index}")))
     assert not ledger.has_ended(TransactionId("t0"))
     assert ledger.has_ended(TransactionId(f"t{MAX_ENDED}"))
+
+
+def test_a_second_transaction_of_a_gang_does_not_displace_the_first() -> None:
+    """The first stays the gang's until it has ended, whichever of the two ends first."""
+    ledger = folded(proposed(), proposed(at_s=2, transaction=T2))
+    found = ledger.of_gang(GANG)
+    assert found is not None
+    assert found.id == T1
+    ledger.apply(decision(Refused(reasons=()), at_s=3, transaction=T2))
+    found = ledger.of_gang(GANG)
+    assert found is not None
+    assert found.id == T1
+
+
+def test_a_second_transaction_takes_the_place_of_the_first_when_that_ends() -> None:
+    """Otherwise the gang would look free while it is not; the same where the first was never published."""
+    for ends_first in (True, False):
+        ledger = folded(proposed(), proposed(at_s=2, transaction=T2))
+        if ends_first:
+            ledger.apply(decision(Refused(reasons=()), at_s=3))
+        else:
+            ledger.discard(T1)
+        found = ledger.of_gang(GANG)
+        assert found is not None
+        assert found.id == T2
+        ledger.apply(decision(Refused(reasons=()), at_s=4, transaction=T2))
+        assert ledger.of_gang(GANG) is None

@@ -43,6 +43,8 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_BACKING_OFF: _ClassVar[ReasonCode]
     REASON_CODE_SUSPENDED: _ClassVar[ReasonCode]
     REASON_CODE_OWNER_NOT_SEEN: _ClassVar[ReasonCode]
+    REASON_CODE_PLACEMENT_SUPERSEDED: _ClassVar[ReasonCode]
+    REASON_CODE_PLACEMENT_MALFORMED: _ClassVar[ReasonCode]
 REASON_CODE_UNSPECIFIED: ReasonCode
 REASON_CODE_MEMBERS_MISSING: ReasonCode
 REASON_CODE_MEMBERS_GATED: ReasonCode
@@ -79,6 +81,8 @@ REASON_CODE_UNDO_SLOW: ReasonCode
 REASON_CODE_BACKING_OFF: ReasonCode
 REASON_CODE_SUSPENDED: ReasonCode
 REASON_CODE_OWNER_NOT_SEEN: ReasonCode
+REASON_CODE_PLACEMENT_SUPERSEDED: ReasonCode
+REASON_CODE_PLACEMENT_MALFORMED: ReasonCode
 
 class Reason(_message.Message):
     __slots__ = ("code", "message", "count", "subject")
