@@ -29,8 +29,8 @@ STAMP := $(VENV)/.installed-$(shell { cat requirements.lock pyproject.toml .ci/u
 COMPILE := pip compile --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
 	--exclude-newer "$(COOLDOWN_DAYS) days" $(if $(UPGRADE),--upgrade)
 
-.PHONY: help venv demo test test-chaos test-differential check cases kubernetes kubernetes-node proto lint format \
-	bench-demo bench-openb bench-placement bench-watcher long lock suites-table clean
+# Every target that the help lists.
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*\#\# / {print $$1}' $(firstword $(MAKEFILE_LIST)))
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ test-chaos: $(STAMP) ## the binder killed at every step on a real API server
 
 cases: $(STAMP) ## the faults from the field, replayed
 	@$(PYTHON) -m tests.cases.run
+
+demo-audit: $(STAMP) ## real control planes, broken on purpose, and what the audit finds of it
+	@$(PYTHON) -m tests.audit.demo
 
 kubernetes: $(STAMP) ## build the pinned Kubernetes control plane, once (9 minutes on two cores)
 	@$(PYTHON) -m tests.kubernetes.build

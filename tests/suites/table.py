@@ -143,6 +143,13 @@ SUITES: tuple[Suite, ...] = (
         steps=(_pytest("tests/differential"),),
         needs=("kubernetes",),
     ),
+    Suite(
+        name="audit",
+        about="the audit of real control planes that are broken on purpose, and of a healthy one",
+        minutes=3,
+        steps=(_pytest("tests/audit"),),
+        needs=("kubernetes",),
+    ),
     Suite(name="demo", about="the demo command, in the sandbox", minutes=3, steps=(_tool("demo", "phalanx", "demo"),)),
     Suite(
         name="cases",

@@ -58,7 +58,7 @@ def _created(item: Mapping[str, Any]) -> datetime:
 
 
 def _rights(case: Case) -> Iterator[Finding]:
-    """A signer that is asked for, and nobody may sign."""
+    """A signer that is asked for, and no role but the administrators' lets anybody sign."""
     find = Finder("cert-no-right-to-sign")
     names = {str(item["spec"].get("signerName")) for item in case.evidence.items(_REQUESTS)}
     names |= {
@@ -77,25 +77,24 @@ def _rights(case: Case) -> Iterator[Finding]:
                 Severity.WARNING,
                 subject=f"signer/{name}",
                 field="clusterroles' rules",
-                found=f"no ClusterRole grants verb {verb} on certificates.k8s.io/signers {name}",
+                found=f"no ClusterRole, except those for everything, grants verb {verb} on "
+                f"certificates.k8s.io/signers {name}",
                 fix=f'grant {{apiGroups: ["certificates.k8s.io"], resources: ["signers"], resourceNames: ["{name}"], '
                 f'verbs: ["{verb}"]}} to the signer',
             )
 
 
 def _allows(rule: Mapping[str, Any], signer: str, verb: str) -> bool:
-    def covers(field: str, *wanted: str) -> bool:
-        return any(one in (rule.get(field) or ()) for one in (*wanted, "*"))
-
+    """Tell whether a rule is meant for a signer; administrators' wildcards are not: no signer should have them."""
     names = rule.get("resourceNames") or ()
-    domain = signer.partition("/")[0]
-    is_named = not names or signer in names or f"{domain}/*" in names
-    return (
-        is_named
-        and covers("apiGroups", "certificates.k8s.io")
-        and covers("resources", "signers")
-        and covers("verbs", verb)
-    )
+    is_named = not names or signer in names or f"{signer.partition('/')[0]}/*" in names
+    is_meant = "certificates.k8s.io" in (rule.get("apiGroups") or ())
+    is_granted = bool({verb, "*"} & set(rule.get("verbs") or ())) and _covers_signers(rule)
+    return is_named and is_meant and is_granted
+
+
+def _covers_signers(rule: Mapping[str, Any]) -> bool:
+    return bool({"signers", "*"} & set(rule.get("resources") or ()))
 
 
 def _near_expiry(case: Case) -> Iterator[Finding]:

@@ -56,22 +56,6 @@ def _gate_without_api(case: Case) -> Iterator[Finding]:
     )
 
 
-def _api_without_gate(case: Case) -> Iterator[Finding]:
-    """The API is served, and the gate is off: fields of pods are dropped without a word."""
-    find = Finder("gang-api-without-gate")
-    versions = case.evidence.served.get(GROUP, frozenset()) - {"v1"}
-    if not versions or case.evidence.gate(GATE) is not False:
-        return
-    yield find(
-        Severity.WARNING,
-        subject="component/kube-apiserver",
-        field=f"--feature-gates={GATE}",
-        found=f"off, while {GROUP} serves {_listed(versions)}: spec.schedulingGroup of a new pod is dropped silently, "
-        "so that its members run as single pods",
-        fix=f"set --feature-gates={GATE}=true on kube-apiserver, kube-scheduler and kube-controller-manager",
-    )
-
-
 def _gate_off(case: Case) -> Iterator[Finding]:
     """Gang scheduling is off: worth knowing, because manifests that use it are accepted all the same."""
     find = Finder("gang-gate-off")
@@ -186,13 +170,6 @@ CHECKS = (
         title="GenericWorkload is on without its API",
         needs=("metrics", "groups"),
         judge=_gate_without_api,
-    ),
-    Check(
-        id="gang-api-without-gate",
-        theme=_THEME,
-        title="The scheduling API is served without GenericWorkload",
-        needs=("metrics", "groups"),
-        judge=_api_without_gate,
     ),
     Check(
         id="gang-gate-off", theme=_THEME, title="Gang scheduling is off", needs=("metrics", "groups"), judge=_gate_off

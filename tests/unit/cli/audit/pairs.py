@@ -61,12 +61,6 @@ GANG_API: Mapping[str, Pair] = {
         subject="component/kube-apiserver",
         field="--runtime-config",
     ),
-    "gang-api-without-gate": Pair(
-        broken=lambda: world(metrics=gates(GenericWorkload=0)),
-        healthy=lambda: world(metrics=gates(GenericWorkload=0), groups=served("v1")),
-        subject="component/kube-apiserver",
-        field="--feature-gates=GenericWorkload",
-    ),
     "gang-gate-off": Pair(
         broken=lambda: world(metrics=gates(GenericWorkload=0), groups=served("v1")),
         healthy=world,
