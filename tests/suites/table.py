@@ -112,14 +112,14 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="integration",
         about="one service or adapter with real NATS, gRPC and API servers",
-        minutes=9,
+        minutes=8,
         steps=(_pytest("tests/integration", "tests/kubernetes"),),
         uses=("kubernetes",),
     ),
     Suite(
         name="e2e-sandbox",
         about="all services on real NATS against the sandbox",
-        minutes=9,
+        minutes=7,
         steps=(_pytest("tests/e2e", marks="not kubernetes"),),
     ),
     Suite(
@@ -146,11 +146,11 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="audit",
         about="the audit of real control planes that are broken on purpose, and of a healthy one",
-        minutes=3,
+        minutes=2,
         steps=(_pytest("tests/audit"),),
         needs=("kubernetes",),
     ),
-    Suite(name="demo", about="the demo command, in the sandbox", minutes=3, steps=(_tool("demo", "phalanx", "demo"),)),
+    Suite(name="demo", about="the demo command, in the sandbox", minutes=2, steps=(_tool("demo", "phalanx", "demo"),)),
     Suite(
         name="cases",
         about="the faults from the field, replayed",
