@@ -5,6 +5,7 @@ leads when the chosen call is made. An order is carried out once.
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -38,38 +39,57 @@ class Orders:
 
     folder: Path
 
-    def give(self, namespace: str, order: Order) -> None:
-        """Order a fault, before the first call in this namespace is made."""
-        self._order(namespace).write_text(json.dumps(asdict(order)))
+    def give(self, namespace: str, *orders: Order) -> None:
+        """Order faults, before the first call in this namespace is made: each when the one before was carried out."""
+        for number, order in enumerate(orders):
+            (self.folder / f"{namespace}.order-{number}").write_text(json.dumps(asdict(order)))
 
     def look(self, namespace: str) -> Order | None:
-        """Return the order of a namespace, or None."""
-        try:
-            found = json.loads(self._order(namespace).read_text())
-        except FileNotFoundError:
-            return None
-        return Order(call=found["call"], fault=Fault(found["fault"]))
+        """Return the order that a namespace has now, or None."""
+        for file in self._orders(namespace):
+            try:
+                found = json.loads(file.read_text())
+            except FileNotFoundError:
+                continue
+            return Order(call=found["call"], fault=Fault(found["fault"]))
+        return None
 
     def take(self, namespace: str) -> bool:
         """Take the order out, and return whether it was there: it is this process that carries it out."""
-        try:
-            self._order(namespace).unlink()
-        except FileNotFoundError:
-            return False
-        return True
+        for file in self._orders(namespace):
+            try:
+                file.unlink()
+            except FileNotFoundError:
+                return False
+            return True
+        return False
+
+    def left(self, namespace: str) -> int:
+        """Return how many orders have not been carried out."""
+        return len(self._orders(namespace))
 
     def note(self, namespace: str, call: str) -> None:
         """Write down a call that is about to be made; what was noted outlives the process."""
         with self._calls(namespace).open("a") as file:
-            file.write(f"{call}\n")
+            file.write(f"{os.getpid()} {call}\n")
 
     def calls(self, namespace: str) -> list[str]:
         """Return the calls that were made in a namespace, by whatever process, in order."""
-        file = self._calls(namespace)
-        return file.read_text().splitlines() if file.exists() else []
+        return [call for _, call in self._noted(namespace)]
 
-    def _order(self, namespace: str) -> Path:
-        return self.folder / f"{namespace}.order"
+    def last_calls(self, namespace: str) -> list[str]:
+        """Return the calls of the process that made the last one."""
+        noted = self._noted(namespace)
+        return [call for pid, call in noted if pid == noted[-1][0]]
+
+    def _noted(self, namespace: str) -> list[tuple[str, str]]:
+        """Return process id and call, in order."""
+        file = self._calls(namespace)
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(pid, call) for pid, _, call in (line.partition(" ") for line in lines)]
+
+    def _orders(self, namespace: str) -> list[Path]:
+        return sorted(self.folder.glob(f"{namespace}.order-*"))
 
     def _calls(self, namespace: str) -> Path:
         return self.folder / f"{namespace}.calls"

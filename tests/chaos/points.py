@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -45,6 +45,13 @@ class Point:
     call: str
     fault: Fault
     successor: Successor
+    first: Order | None = None
+    """A death before: the call is then one of the successor's."""
+
+    @property
+    def step(self) -> str:
+        """Text for the table."""
+        return f"{self.first.call}, then {self.call}" if self.first else self.call
 
     @property
     def is_report(self) -> bool:
@@ -110,10 +117,15 @@ class Theatre:
         await eventually(are_running, what="the bystanders run")
         return api
 
-    async def calls(self, scenario: Scenario) -> list[str]:
-        """Play a scenario without a fault, and return its calls. Raises AssertionError where anything is wrong."""
+    async def calls(self, scenario: Scenario, *, first: Order | None = None) -> list[str]:
+        """Play a scenario without a fault, and return its calls; after a first death those of the successor.
+
+        Raises AssertionError where anything is wrong.
+        """
         await self.open()
-        api, gang = await self._begun(scenario)
+        api, gang = await self._begun(scenario, orders=(first,) if first else ())
+        if first is not None:
+            await self._died(gang)
         await rested(self.stage, gang)
         found = await self._all_calls(api)
         assert [type(one) for one in endings(self.stage, gang)] == [scenario.ending]
@@ -124,7 +136,10 @@ class Theatre:
     async def play(self, point: Point) -> Outcome:
         """Play a point."""
         await self.open()
-        api, gang = await self._begun(point.scenario, order=Order(call=point.call, fault=point.fault))
+        order = Order(call=point.call, fault=point.fault)
+        api, gang = await self._begun(point.scenario, orders=(point.first, order) if point.first else (order,))
+        if point.first is not None:
+            await self._died(gang)
         await self._struck(point, api=api, gang=gang)
         has_died = any(one.died.is_set() for one in self._binders)
         if has_died:
@@ -173,12 +188,17 @@ class Theatre:
         await cleared(api)
         return outcome
 
-    async def _begun(self, scenario: Scenario, *, order: Order | None = None) -> tuple[Api, GangId]:
+    async def _begun(self, scenario: Scenario, *, orders: Sequence[Order] = ()) -> tuple[Api, GangId]:
         namespace = f"{scenario.name}-{next(_numbers)}"
         api = await self.stage.space(namespace)
-        if order is not None:
-            self.stage.orders.give(namespace, order)
+        self.stage.orders.give(namespace, *orders)
         return api, await submit(self.stage, api, scenario)
+
+    async def _died(self, gang: GangId) -> None:
+        """Wait until a binder has died, and have another."""
+        what = f"a binder dies of {gang}"
+        await until(lambda: any(one.died.is_set() for one in self._binders), what=what, timeout_s=LIMIT_S)
+        await self.open()
 
     async def _struck(self, point: Point, *, api: Api, gang: GangId) -> None:
         """Wait until the strike has happened, or cannot happen any more."""
@@ -213,9 +233,9 @@ class Theatre:
         calls: list[str] = []
 
         async def are_complete() -> bool:
-            before = self.stage.orders.calls(api.namespace)
+            before = self.stage.orders.last_calls(api.namespace)
             await asyncio.sleep(REPORT_S / 4)
-            calls[:] = self.stage.orders.calls(api.namespace)
+            calls[:] = self.stage.orders.last_calls(api.namespace)
             return calls == before and any(one.startswith("event") for one in calls)
 
         await eventually(are_complete, what="all reports are shown")
@@ -237,7 +257,7 @@ def table(outcomes: Iterable[Outcome], *, title: str) -> Table:
     for one in outcomes:
         column = f"{one.point.fault.value}, {one.point.successor.value}"
         columns[column] += 1
-        rows.setdefault((one.point.scenario.name, one.point.call), {})[column] = one.cell
+        rows.setdefault((one.point.scenario.name, one.point.step), {})[column] = one.cell
     shown = Table(title=title, title_justify="left")
     for heading in ("scenario", "step", *columns):
         shown.add_column(heading, overflow="fold")

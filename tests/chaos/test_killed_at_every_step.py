@@ -6,21 +6,30 @@ binder.
 """
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.chaos import extent
-from tests.chaos.gangs import SCENARIOS, UNDO
-from tests.chaos.orders import STRIKES, Fault
-from tests.chaos.points import NOT_REACHED, Point, Successor, Theatre, table
+from tests.chaos.gangs import REPAIR, SCENARIOS, UNDO
+from tests.chaos.orders import STRIKES, Fault, Order
+from tests.chaos.points import NOT_REACHED, Outcome, Point, Successor, Theatre, table
 from tests.chaos.stage import Stage, cleared
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.asyncio(loop_scope="module")]
 
 STANDBY_SHARE = 3
 """Of that many points one is also taken over by a standby, where not all are played: each waits for a key to expire."""
+
+FIRST_DEATHS = {
+    REPAIR.name: (
+        Order(call="bind 3", fault=Fault.DIE_AFTER),
+        Order(call="publish repairing 1", fault=Fault.DIE_AFTER),
+    ),
+    UNDO.name: (Order(call="bind 3", fault=Fault.DIE_AFTER), Order(call="delete 2", fault=Fault.DIE_AFTER)),
+}
+"""Where the first binder dies, by scenario, when its successor is to die too."""
 
 
 @asynccontextmanager
@@ -58,11 +67,34 @@ async def test_whole_or_nothing_wherever_it_dies(stage: Stage, successor: Succes
         outcomes = [await theatre.play(point) for point in chosen(calls, successor, seed=seed)]
         assert stage.checker.versions(bystanders.namespace) == before, "a gang that nobody asked for was touched"
         await cleared(bystanders)
-    extent.show(table(outcomes, title=f"killed at every step, seed {seed}"))
+    judge(outcomes, title=f"killed at every step, seed {seed}")
+
+
+@pytest.mark.timeout(3600)
+async def test_whole_or_nothing_where_the_successor_dies_too(stage: Stage) -> None:
+    """Killed in the middle, and then every call of the successor is struck: it has calls that nobody else makes."""
+    seed = extent.seed()
+    outcomes: list[Outcome] = []
+    async with opened(stage, Successor.RESTARTED) as theatre:
+        for scenario in SCENARIOS:
+            given = FIRST_DEATHS[scenario.name]
+            for first in given if extent.is_all() else (given[seed % len(given)],):
+                for number, call in enumerate(await theatre.calls(scenario, first=first)):
+                    for fault in STRIKES if extent.is_all() else (STRIKES[(number + seed) % len(STRIKES)],):
+                        point = Point(
+                            scenario=scenario, call=call, fault=fault, successor=Successor.RESTARTED, first=first
+                        )
+                        outcomes.append(await theatre.play(point))
+    judge(outcomes, title=f"the successor is killed too, seed {seed}")
+
+
+def judge(outcomes: Sequence[Outcome], *, title: str) -> None:
+    """Show all, with the history of those that are wrong; there must be none."""
+    extent.show(table(outcomes, title=title))
     wrong = [one for one in outcomes if one.problems]
     for one in wrong:
         extent.show("\n".join([f"{one.point}", *one.problems, *one.history]))
-    assert not wrong, f"{len(wrong)} of {len(outcomes)} points, seed {seed}: {wrong[0].point}: {wrong[0].problems}"
+    assert not wrong, f"{title}: {len(wrong)} of {len(outcomes)} points: {wrong[0].point}: {wrong[0].problems}"
     missed = [one for one in outcomes if one.ending == NOT_REACHED]
     assert len(missed) * 4 < len(outcomes), f"{len(missed)} of {len(outcomes)} points were not reached"
 
