@@ -22,7 +22,7 @@ _POLICY = {
         {"level": "None"},
     ],
 }
-_FAILED = 400
+FAILED = 400
 _POLL_S = 0.05
 
 
@@ -36,13 +36,14 @@ class Entry:
     code: int
     is_binding: bool
     is_dry_run: bool
+    by_binder: bool
     received_at: datetime
     answered_at: datetime
 
     @property
     def is_bound(self) -> bool:
         """True for a binding that took effect."""
-        return self.is_binding and not self.is_dry_run and self.code < _FAILED
+        return self.is_binding and not self.is_dry_run and self.code < FAILED
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +61,11 @@ class BindingLog:
         policy = folder / "binding-policy.yaml"
         policy.write_text(yaml.safe_dump(_POLICY))
         return cls(file=folder / "binding.log", policy=policy, _entries={})
+
+    @classmethod
+    def reading(cls, file: Path) -> Self:
+        """Read a log that somebody else's policy writes."""
+        return cls(file=file, policy=Path(), _entries={})
 
     @property
     def apiserver_args(self) -> tuple[str, ...]:
@@ -105,6 +111,7 @@ def _entry(line: bytes) -> Entry:
         code=(event.get("responseStatus") or {}).get("code", 0),
         is_binding=about.get("subresource") == "binding",
         is_dry_run="dryRun" in event["requestURI"],
+        by_binder=str(event["user"].get("username", "")).endswith(":phalanx-binder"),
         received_at=datetime.fromisoformat(event["requestReceivedTimestamp"]),
         answered_at=datetime.fromisoformat(event["stageTimestamp"]),
     )
