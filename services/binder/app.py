@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from services.binder.publishing import Publisher
 from services.binder.reporting import Reporter
 from services.binder.running import Tools
 from services.binder.settings import BinderSettings
+from services.binder.sweeping import Sweeper
 from services.binder.transactions import Transactions
 from services.binder.world import World
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
@@ -160,7 +162,9 @@ class _Service:
             metrics=self._metrics.journal,
             clock=self._runtime.clock,
         )
-        transactions = Transactions(self._tools(tasks, journal=journal), most=self._settings.max_transactions)
+        tools = self._tools(tasks, journal=journal)
+        transactions = Transactions(tools, most=self._settings.max_transactions)
+        sweeper = self._sweeper(tools, journal=journal)
         running: list[asyncio.Task[None]] = []
         is_caught_up = asyncio.Event()
 
@@ -172,35 +176,45 @@ class _Service:
             if self._settings.reporting and self._leadership.is_leading:
                 self._reporter.submit(decision)
 
+        def reread() -> None:
+            transactions.reread()
+            sweeper.nudge()
+
         try:
             start(self._calls.keep_in_touch(), "asking the API server for a sign of life")
             start(self._letters.run(), "storing dead letters")
             start(self._follower.follow_cluster(transactions.on_gangs), "following the cluster")
             start(
-                self._follower.follow_placement(decided, on_caught_up=is_caught_up.set, on_reread=transactions.reread),
+                self._follower.follow_placement(decided, on_caught_up=is_caught_up.set, on_reread=reread),
                 "following the decisions",
             )
-            start(self._lead(tasks, transactions=transactions, journal=journal, is_caught_up=is_caught_up), "leading")
+            reign = functools.partial(self._reign, transactions, journal=journal, sweeper=sweeper)
+            start(self._lead(tasks, reign=reign, transactions=transactions, is_caught_up=is_caught_up), "leading")
             await self._runtime.stopping.wait()
             await transactions.stop()
         finally:
             await cancelled(running)
 
     async def _lead(
-        self, tasks: asyncio.TaskGroup, *, transactions: Transactions, journal: BusJournal, is_caught_up: asyncio.Event
+        self,
+        tasks: asyncio.TaskGroup,
+        *,
+        reign: Callable[[], Coroutine[Any, Any, None]],
+        transactions: Transactions,
+        is_caught_up: asyncio.Event,
     ) -> None:
         """Do the leader's work whenever this process leads, and drop it at once when it does no more."""
         await is_caught_up.wait()
         while True:
             epoch = await self._leadership.changed(since=None)
-            reigning = tasks.create_task(self._reign(transactions, journal=journal), name=f"leading, epoch {epoch}")
+            reigning = tasks.create_task(reign(), name=f"leading, epoch {epoch}")
             try:
                 await self._leadership.changed(since=epoch)
             finally:
                 await cancelled([reigning])
                 await transactions.stand_down()
 
-    async def _reign(self, transactions: Transactions, *, journal: BusJournal) -> None:
+    async def _reign(self, transactions: Transactions, *, journal: BusJournal, sweeper: Sweeper) -> None:
         """Take over all that is in the stream by now, and go on from there."""
         async for attempt in AsyncRetrying(
             wait=wait_random_exponential(multiplier=0.05, max=1), retry=retry_if_exception_type(BusUnavailable)
@@ -211,9 +225,23 @@ class _Service:
         transactions.take_over()
         async with asyncio.TaskGroup() as group:
             group.create_task(journal.tidy(has_ended=self._world.has_passed), name="tidying the journal")
+            group.create_task(sweeper.run(), name="sweeping")
             if self._settings.reporting:
                 group.create_task(self._reporter.catch_up(), name="catching up with reports")
                 group.create_task(self._reporter.run(), name="reporting")
+
+    def _sweeper(self, tools: Tools, *, journal: BusJournal) -> Sweeper:
+        return Sweeper(
+            KubePods(self._calls, clock=self._runtime.clock),
+            world=self._world,
+            follower=self._follower,
+            publisher=tools.publisher,
+            journal=journal,
+            epoch=tools.epoch,
+            metrics=self._metrics,
+            clock=self._runtime.clock,
+            interval_s=self._settings.sweep_interval_s,
+        )
 
     def _tools(self, tasks: asyncio.TaskGroup, *, journal: BusJournal) -> Tools:
         runtime, metrics = self._runtime, self._metrics

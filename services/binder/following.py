@@ -113,6 +113,8 @@ class Follower:
             if batch.restarted:
                 # Folded aside until it is whole: half of the decisions would look like lost transactions.
                 fresh = World()
+                # Nothing is published on what was folded of the stream before.
+                self._world.placed_up_to = 0
             world = fresh or self._world
             for decision in self._fold(batch, into=world):
                 if is_caught_up and fresh is None:

@@ -60,7 +60,18 @@ class Publisher:
             with attempt:
                 await self._publish_once(decision)
 
-    async def _publish_once(self, decision: Decision) -> None:
+    async def publish_if(self, decision: Decision, *, holds: Callable[[], bool]) -> bool:
+        """Try once to store the decision, where a condition still holds that rests on what is folded.
+
+        False where it was not stored as far as is known: whoever asked looks again.
+        """
+        try:
+            await self._publish_once(decision, holds=holds)
+        except (BusUnavailable, StaleWrite, NotYet):
+            return False
+        return True
+
+    async def _publish_once(self, decision: Decision, *, holds: Callable[[], bool] = lambda: True) -> None:
         subject = decision_subject(decision)
         identity = decision_id(decision)
         about_gang = f"{subject.rpartition('.')[0]}.>"
@@ -75,6 +86,8 @@ class Publisher:
             raise NotYet(f"{subject}: message {last.sequence} about the gang has not been folded")
         if not self._may_write():
             raise NotYet(f"{subject}: this binder does not lead")
+        if not holds():
+            raise NotYet(f"{subject}: what it rests on has changed")
         attributes = EventAttributes(
             id=identity,
             source=self._source,

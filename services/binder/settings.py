@@ -19,5 +19,8 @@ class BinderSettings(ElectedSettings):
     max_transactions: int = bounded(1024, minimum=1, maximum=65536)
     """Transactions in hand at once; later ones wait for their turn, in order."""
 
+    sweep_interval_s: float = bounded(30.0, minimum=0.1, maximum=3600)
+    """Seconds between two comparisons of live pods with what stream and journal explain."""
+
     reporting: bool = True
     """Whether conditions and events are written for people and node autoscalers."""

@@ -45,7 +45,7 @@ class Transactions:
         if run is not None:
             run.propose(decision.event)
         else:
-            self._take_up(transaction, is_resumed=decision.event.round > 0)
+            self._take_up(transaction, is_resumed=decision.event.round > 0 or decision.event.is_reopened)
 
     def on_gangs(self, gangs: frozenset[GangId]) -> None:
         """Tell the tasks of these gangs that the followed cluster changed."""

@@ -3,6 +3,7 @@
 No I/O and no waiting: `services.binder.following` feeds it messages and tells whoever waits.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,7 +22,7 @@ from services.core.decisions import (
 from services.core.holding import hold, recall
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objections import EPOCH, Circumstances, objection_to
-from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId
+from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.reasons import Reason
 from services.core.transaction_state import TransactionState
 
@@ -141,6 +142,14 @@ class World:
             if found is not None and found.subject == EPOCH and transaction.proposed.epoch >= epoch:
                 del self.objections[transaction.id]
                 self.promise(transaction.id)
+
+    def drop_lost_promises(self, live: Container[Uid]) -> None:
+        """Give up promises of transactions that nobody knows any more; those of bound members await the stream."""
+        for promise in tuple(self.cluster.promises().values()):
+            is_known = self.ledger.transaction(promise.transaction) is not None
+            is_known = is_known or self.ledger.has_ended(promise.transaction)
+            if not is_known and promise.uid not in live:
+                self.cluster.withdraw(promise.uid)
 
     def promise(self, transaction: TransactionId) -> None:
         """Hold what the transaction still promises, as far as its pods are known and not yet bound."""

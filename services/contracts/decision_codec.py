@@ -229,6 +229,7 @@ def encode_proposed(event: core.Proposed) -> pb.Proposed:
         repair_window=to_duration(event.repair_window),
         release=event.is_release,
         warnings=encode_reasons(event.warnings),
+        reopened=event.is_reopened,
     )
 
 
@@ -244,6 +245,7 @@ def decode_proposed(message: pb.Proposed) -> core.Proposed:
         repair_window=from_duration(message.repair_window),
         is_release=message.release,
         warnings=decode_reasons(message.warnings),
+        is_reopened=message.reopened,
     )
 
 

@@ -45,6 +45,8 @@ class Proposed:
     is_release: bool = False
     #: What an undo would cost the owners of the members, with the fields that would help. Empty in later rounds.
     warnings: tuple[Reason, ...] = ()
+    #: The transaction was begun before, and nobody knew of it any more: its members may be bound.
+    is_reopened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

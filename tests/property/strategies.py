@@ -210,6 +210,7 @@ _EVENTS = st.one_of(
         already_placed=COUNTS,
         repair_window=SPANS,
         is_release=st.booleans(),
+        is_reopened=st.booleans(),
     ),
     st.builds(
         d.Waiting,

@@ -3,7 +3,7 @@
 Every write is fenced by the object: bindings and deletes carry uid and resourceVersion, patches the uid.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -57,6 +57,12 @@ class KubePods:
             if pod is not None:
                 found[name] = pod
         return found
+
+    async def bound(self) -> AsyncIterator[Manifest]:
+        """Yield the pods of our scheduler that have a node, of all namespaces."""
+        query = {"fieldSelector": f"spec.schedulerName={SCHEDULER_NAME},spec.nodeName!="}
+        async for item in self._calls.items("/api/v1/pods", query=query, limit=PAGE_OBJECTS):
+            yield item
 
     async def bind(self, namespace: str, *, target: Target, transaction: TransactionId, is_dry_run: bool) -> ApiAnswer:
         """Assign a pod to a node, on the condition that it is the same pod in the same version."""

@@ -361,6 +361,15 @@ DECISIONS: Mapping[str, Decision] = {
             is_release=True,
         )
     ),
+    "placement-reopened": _decision(
+        Proposed(
+            revision=123_456,
+            deadline=MOMENT + timedelta(seconds=60),
+            min_count=8,
+            assignments=(_FIRST, _SECOND),
+            is_reopened=True,
+        )
+    ),
     "placement-degraded": _decision(
         Degraded(
             revision=123_456,

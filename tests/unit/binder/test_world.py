@@ -86,6 +86,26 @@ class TestPromises:
         stage.world.observe_change(applied(pod("late", group="g")), revision=2)
         assert stage.free == 6
 
+    def test_of_a_lost_stream_promises_stay_until_it_is_known_what_became_of_them(self, stage: Stage) -> None:
+        """A binding may be on its way: room is given back once the API server says who is bound, and kept for those."""
+        stage.decide(proposed("a", "b"))
+        stage.world.adopt_decisions(World())
+        assert not list(stage.world.ledger.open())
+        assert (stage.world.placed_up_to, stage.free) == (0, 6)
+        stage.world.drop_lost_promises({A})
+        assert stage.free == 7
+        stage.world.observe_change(applied(pod("a", group="g", node="n1", version="2")), revision=3)
+        assert (stage.free, stage.world.cluster.promises()) == (7, {})
+
+    def test_what_is_open_in_a_stream_that_was_read_again_stays_promised(self, stage: Stage) -> None:
+        """Also what was not known before; what a sweep finds has nothing to do with it."""
+        stage.decide(proposed("a"))
+        again = Stage()
+        again.decide(proposed("a", "b"))
+        stage.world.adopt_decisions(again.world)
+        stage.world.drop_lost_promises(())
+        assert stage.free == 6
+
     def test_a_refused_node_is_not_charged_again_by_a_new_fold(self, stage: Stage) -> None:
         """What was taken back by a repair stays taken back when the cluster is read anew."""
         stage.decide(proposed("a", "b"))
