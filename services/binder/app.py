@@ -238,7 +238,7 @@ class _Service:
             publisher=tools.publisher,
             journal=journal,
             epoch=tools.epoch,
-            metrics=self._metrics,
+            metrics=self._metrics.sweep,
             clock=self._runtime.clock,
             interval_s=self._settings.sweep_interval_s,
         )

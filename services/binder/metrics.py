@@ -37,6 +37,24 @@ class JournalMetrics:
         )
 
 
+class SweepMetrics:
+    """Metrics of the sweep."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.sweeps = Counter(
+            "phalanx_sweeps",
+            "Comparisons of live pods with what stream and journal explain, by result",
+            ["result"],
+            registry=registry,
+        )
+        self.reopened = Counter(
+            "phalanx_sweep_reopened_transactions",
+            "Transactions that nothing explained, and that were opened again",
+            registry=registry,
+        )
+
+
 class BinderMetrics:
     """Metrics of one binder."""
 
@@ -97,17 +115,7 @@ class BinderMetrics:
             "phalanx_binder_revision", "Sequence of the cluster stream up to which it is folded", registry=registry
         )
         self.journal = JournalMetrics(registry)
-        self.sweeps = Counter(
-            "phalanx_sweeps",
-            "Comparisons of live pods with what stream and journal explain, by result",
-            ["result"],
-            registry=registry,
-        )
-        self.reopened = Counter(
-            "phalanx_sweep_reopened_transactions",
-            "Transactions that nothing explained, and that were opened again",
-            registry=registry,
-        )
+        self.sweep = SweepMetrics(registry)
         self.unreadable = Counter(
             "phalanx_binder_unreadable_messages", "Messages that could not be decoded", registry=registry
         )

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from services.binder.following import Follower
-from services.binder.metrics import BinderMetrics
+from services.binder.metrics import SweepMetrics
 from services.binder.ports import Manifest, NoAnswer
 from services.binder.publishing import Publisher
 from services.binder.world import World
@@ -53,7 +53,7 @@ class Sweeper:
         publisher: Publisher,
         journal: TidyJournal,
         epoch: Callable[[], int],
-        metrics: BinderMetrics,
+        metrics: SweepMetrics,
         clock: Clock,
         interval_s: float,
     ) -> None:

@@ -19,9 +19,9 @@ BURST = 4
 """Members of the gang; two of them are bound when everything else is lost."""
 
 
-async def lost_in_the_burst(scene: Scene, **annotations: str) -> tuple[GangId, list[str]]:
+async def lost_in_the_burst(scene: Scene, *, window: str = "30s") -> tuple[GangId, list[str]]:
     """A gang of a Job of which half is bound, a binder that died, and a NATS volume that is gone."""
-    gang = scene.gang("train", size=BURST, **annotations)
+    gang = scene.gang("train", size=BURST, min_count=None, **{"phalanx.dev/repair-window": window})
     scene.job("train", size=BURST)
     names = [pod["metadata"]["name"] for pod in await scene.members(BURST)]
     binder = await ready(scene, await scene.start_binder())
@@ -69,7 +69,7 @@ async def test_half_a_gang_of_a_lost_volume_is_completed(scene: Scene) -> None:
 
 async def test_half_a_gang_that_cannot_be_completed_is_taken_back_whole(scene: Scene) -> None:
     """Nobody answers within the window: this state is our doing, and is not kept."""
-    gang, names = await lost_in_the_burst(scene, **{"phalanx.dev/repair-window": "500ms"})
+    gang, names = await lost_in_the_burst(scene, window="500ms")
     bound = set(scene.bound())
     binder = await scene.start_binder(sweep_interval_s=SWEEP_S)
     event = await scene.decision(RolledBack)
