@@ -92,11 +92,7 @@ class BinderMetrics:
         self.bindings = Counter(
             "phalanx_bindings", "Definite answers to bindings, by outcome", ["outcome"], registry=registry
         )
-        self.repairs = Counter(
-            "phalanx_transaction_repairs",
-            "Rounds that the placer was asked for because members failed",
-            registry=registry,
-        )
+        self.repairs = Counter("phalanx_transaction_repairs", "Rounds asked for as members failed", registry=registry)
         self.undone = Counter("phalanx_members_undone", "Bound pods that were deleted by an undo", registry=registry)
         self.latency = Histogram(
             "phalanx_kubernetes_request_duration_seconds",

@@ -131,7 +131,8 @@ class World:
             objection = objection_to(decision, event, given=given)
             if objection is not None:
                 self.objections[decision.transaction] = objection
-        if isinstance(event, Proposed | Waiting):
+        is_placers = isinstance(event, Waiting) or (isinstance(event, Proposed) and not event.is_reopened)
+        if is_placers:
             self.newest_epoch = max(self.newest_epoch, decision.epoch)
 
     def restart_epochs(self, epoch: int) -> None:

@@ -43,6 +43,9 @@ def objection_to(decision: Decision, proposal: Proposed, *, given: Circumstances
     """Return what speaks against a first round, or None. Later rounds were asked for by the binder."""
     if proposal.round > 0:
         return None
+    if proposal.is_reopened:
+        # Its epoch is a binder's, and what it names is bound: to refuse it would leave that as it is for ever.
+        return None
     return _size(proposal, given=given) or _form(proposal, given=given) or _order(decision, given=given)
 
 

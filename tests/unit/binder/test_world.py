@@ -1,5 +1,6 @@
 """What the binder knows from both streams: promises, setbacks, and the check that rests on them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -53,7 +54,7 @@ class Stage:
         for item in (node("n1"), pod_group("g", min_count=2), pod("a", group="g"), pod("b", group="g")):
             self.world.observe_change(applied(item), revision=1)
 
-    def decide(self, event: DecisionEvent, *, transaction: str = "t1", traceparent: str = "") -> None:
+    def decide(self, event: DecisionEvent, *, transaction: str = "t1", traceparent: str = "", epoch: int = 0) -> None:
         """Fold a decision."""
         self.sequence += 1
         decision = Decision(
@@ -61,6 +62,7 @@ class Stage:
             event=event,
             decided_at=START + timedelta(seconds=self.sequence),
             transaction=TransactionId(transaction),
+            epoch=epoch,
         )
         self.world.observe_decision(decision, sequence=self.sequence, at=decision.decided_at, traceparent=traceparent)
 
@@ -288,3 +290,10 @@ class TestPassed:
     def test_one_of_which_the_stream_knows_nothing_is_kept(self, stage: Stage) -> None:
         """The stream was lost, perhaps: nothing is thrown away."""
         assert not stage.world.has_passed(self.entry())
+
+
+def test_a_transaction_that_is_opened_again_says_nothing_of_placers(stage: Stage) -> None:
+    """Its epoch is a binder's: the placer's next proposal, of a lower one, is taken all the same."""
+    stage.decide(replace(proposed("a"), is_reopened=True), transaction="t0", epoch=9)
+    assert stage.world.newest_epoch == 0
+    assert stage.world.objections == {}
