@@ -206,7 +206,10 @@ def role_of(pod: Pod, *, source: Source | None) -> str:
 
 
 def _named(metadata: Metadata, word: str, kind: Kind, name: str) -> Membership:
-    return Membership(gang=GangId(f"{word}/{metadata.namespace}/{name}"), source=(kind, metadata.namespace, name))
+    source = (kind, metadata.namespace, name)
+    # A PodGroup tells its gang itself, whether it has pods or not.
+    consulted = () if kind is Kind.POD_GROUP else (source,)
+    return Membership(gang=GangId(f"{word}/{metadata.namespace}/{name}"), source=source, consulted=consulted)
 
 
 def _claims(pod: Pod, *, controller: Owner, chain: _Chain) -> Iterator[_Claim]:

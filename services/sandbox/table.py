@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from services.sandbox.kinds import Kind
+from services.sandbox.plain_kinds import PLAIN_KINDS
 from services.sandbox.validation import claims, devices, events, groups, pods, schemas, workloads
 
 SCHEDULING = "scheduling.k8s.io"
@@ -211,4 +212,5 @@ KINDS: Sequence[Kind] = (
         default=workloads.default_autoscaler,
         validate=workloads.validate_autoscaler,
     ),
+    *PLAIN_KINDS,
 )
