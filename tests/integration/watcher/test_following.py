@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from services.contracts.cloudevents import attributes_of
-from services.core.objects import Applied, Deleted, Kind, Node, Pod, PodGroup, WatchPhase
+from services.core.objects import Applied, Deleted, Kind, Node, PodGroup, WatchPhase
 from services.runtime.embedded_nats import EmbeddedNats
 from services.sandbox.faults import Action, Answer, Match
 from services.watcher.kinds import WATCHED_KINDS
@@ -225,26 +225,25 @@ async def test_the_older_version_alone_is_followed(scene: Scene, nats_server: Em
 
 async def test_a_malformed_object_is_left_out_and_its_good_form_stays(scene: Scene, started: RunningWatcher) -> None:
     """It is counted, the others go on, and its deletion is published all the same."""
-    scene.put("pods", pod_manifest("w-0"))
+    scene.put("nodes", node_manifest("n-0"))
     await scene.equal()
-    pod = scene.sandbox.store.find("pods", namespace=NAMESPACE, name="w-0")
-    assert pod is not None
-    broken = pod | {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]}}
-    scene.put("pods", broken)
-    scene.put("pods", pod_manifest("w-1"))
+    node = scene.sandbox.store.find("nodes", name="n-0")
+    assert node is not None
+    scene.put("nodes", node | {"status": {"allocatable": {"cpu": "much"}}})
+    scene.put("nodes", node_manifest("n-1"))
     await until(
-        lambda: started.metric("phalanx_watcher_malformed_objects_total", kind="pod") == 1, what="it is counted"
+        lambda: started.metric("phalanx_watcher_malformed_objects_total", kind="node") == 1, what="it is counted"
     )
-    await until(lambda: f"phalanx.cluster.v1.pod.{NAMESPACE}.w-1" in scene.reader.current, what="others go on")
-    kept = scene.reader.current[f"phalanx.cluster.v1.pod.{NAMESPACE}.w-0"]
+    await until(lambda: "phalanx.cluster.v1.node._.n-1" in scene.reader.current, what="others go on")
+    kept = scene.reader.current["phalanx.cluster.v1.node._.n-0"]
     assert isinstance(kept, Applied)
-    assert isinstance(kept.object, Pod)
+    assert isinstance(kept.object, Node)
     # Also a list does not bury it: it is there, only not understood.
-    scene.sandbox.watches.compact(["pods"])
-    scene.sandbox.watches.break_open(["pods"])
-    await scene.synced(Kind.POD, times=2)
-    assert isinstance(scene.reader.current[f"phalanx.cluster.v1.pod.{NAMESPACE}.w-0"], Applied)
-    scene.delete("pods", "w-0", namespace=NAMESPACE)
+    scene.sandbox.watches.compact(["nodes"])
+    scene.sandbox.watches.break_open(["nodes"])
+    await scene.synced(Kind.NODE, times=2)
+    assert isinstance(scene.reader.current["phalanx.cluster.v1.node._.n-0"], Applied)
+    scene.delete("nodes", "n-0")
     await scene.equal()
 
 

@@ -105,7 +105,7 @@ async def test_foreground_deletion_waits_for_dependents() -> None:
 async def test_dependent_of_a_vanished_owner_is_collected() -> None:
     """An object that names an owner that does not exist is garbage; one of an unknown kind is not."""
     gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "gone"}
-    strange = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "x", "uid": "strange"}
+    strange = {"apiVersion": "example.com/v1", "kind": "Flow", "name": "x", "uid": "strange"}
     async with world() as here:
         for name, owner in (("garbage", gone), ("kept", strange)):
             body = pod(name)
