@@ -57,9 +57,11 @@ class Mending:
         found: list[Gang] = []
         over: list[tuple[GangId, Degraded]] = []
         for gang_id in sorted(looked_at):
-            gang = cluster.gang(gang_id)
-            if ledger.of_gang(gang_id) is not None or (gang is not None and _is_unseen(gang, cluster)):
-                # What becomes of it now is the transaction's affair; its end brings it to mind again.
+            # What becomes of it now is the transaction's affair; its end brings it to mind again. A large gang is not
+            # put together with each of its bindings only to find that out.
+            is_busy = ledger.of_gang(gang_id) is not None
+            gang = None if is_busy else cluster.gang(gang_id)
+            if is_busy or (gang is not None and _is_unseen(gang, cluster)):
                 self._touched.add(gang_id)
                 continue
             known = ledger.degraded(gang_id)
