@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
 from services.core.constraints import Taint
 from services.core.gangs import Gang, assemble, gang_id_of, group_gang_id
 from services.core.names import SCHEDULER_NAME
@@ -170,7 +171,7 @@ def watch(kind: Kind, *, phase: WatchPhase = WatchPhase.SYNCED, **fields: Any) -
 
 def synced() -> tuple[ClusterChange, ...]:
     """The changes after which decisions may be made: every needed kind is followed to its end."""
-    return tuple(Applied(object=watch(kind)) for kind in (Kind.NODE, Kind.POD, Kind.POD_GROUP))
+    return tuple(Applied(object=watch(kind)) for kind in (*NEEDED_KINDS, *OPTIONAL_KINDS))
 
 
 def node_manifest(

@@ -59,6 +59,9 @@ class GangRecord:
     #: The smallest amounts that one open member asks for, and how many members are needed: the least that could help.
     least: Resources | None = None
     needed: int = 0
+    #: Whether other pods, or storage, may decide on its members: then amounts alone do not say what could help.
+    minds_pods: bool = False
+    minds_storage: bool = False
     #: The last answer, with present numbers.
     answer: Waiting | None = None
     since: datetime | None = None

@@ -6,35 +6,48 @@ Applying a change twice equals applying it once; an older version of an object n
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from services.core.gangs import Gang, assemble, group_gang_id, is_ours
 from services.core.grouping import SOURCE_KINDS, Grouping, Moved, ObjectKey, source_key
 from services.core.inventory import Inventory, Snapshot
 from services.core.membership import Source, SourceKey, nowhere
-from services.core.node_rules import Constraints
 from services.core.objects import (
     ClusterChange,
+    CsiNode,
     Deleted,
     GangId,
     GroupSource,
     Job,
     Kind,
     Metadata,
+    Namespace,
     Node,
     NodeName,
     Pod,
     PodGroup,
+    StorageClass,
+    StorageObject,
     TransactionId,
     Uid,
+    Volume,
+    VolumeClaim,
     WatchPhase,
     WatchState,
+    kind_of,
 )
-from services.core.quantities import Resources
 
 NEEDED_KINDS = (Kind.NODE, Kind.POD)
 """Kinds that must be followed before anything is decided."""
-OPTIONAL_KINDS = (Kind.POD_GROUP,)
+OPTIONAL_KINDS = (
+    Kind.POD_GROUP,
+    Kind.NAMESPACE,
+    Kind.PERSISTENT_VOLUME_CLAIM,
+    Kind.PERSISTENT_VOLUME,
+    Kind.STORAGE_CLASS,
+    Kind.CSI_NODE,
+)
 """Kinds that must be followed, or known to be absent, before anything is decided."""
 _KIND_NAMES = frozenset(kind.value for kind in Kind)
 
@@ -47,19 +60,23 @@ class Promise:
     gang: GangId
     transaction: TransactionId
     node: NodeName
-    requests: Resources
+    pod: Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What a change may have altered: gangs by themselves, and nodes that may have room now.
+    """What a change may have altered: gangs by themselves, nodes that may have room now, and what rules look at.
 
     `moved` are pods that came into another gang, or became certain members, by the change of another object.
+    `moves_pods` is true where pods came, left, or look different to affinity and spread; `moves_storage` where claims,
+    volumes or what can be attached changed.
     """
 
     gangs: frozenset[GangId] = frozenset()
     roomier_nodes: frozenset[NodeName] = frozenset()
     moved: tuple[Pod, ...] = ()
+    moves_pods: bool = False
+    moves_storage: bool = False
 
 
 NOTHING = Effects()
@@ -86,6 +103,8 @@ class Cluster:
         self._grouping = Grouping(
             find_pod=self._pods.get, trusts_unseen=self.trusts_unseen, find_elsewhere=self._owner_elsewhere
         )
+
+    _namespaces: dict[str, Namespace] = field(default_factory=dict)
 
     def apply(self, change: ClusterChange, *, revision: int) -> Effects:
         """Fold one change. Kinds that placement does not read yet have no effect."""
@@ -162,19 +181,22 @@ class Cluster:
         """Hold a node's resources for a member until the stream shows it bound or gone."""
         self.withdraw(promise.uid)
         self._promises[promise.uid] = promise
-        self.inventory.charge(promise.node, requests=promise.requests)
+        self.inventory.place(promise.pod, on=promise.node)
 
     def withdraw(self, uid: Uid) -> NodeName | None:
         """Give a promise up, and return its node."""
         promise = self._promises.pop(uid, None)
         if promise is None:
             return None
-        self.inventory.release(promise.node, requests=promise.requests)
+        self.inventory.leave(uid)
         return promise.node
 
-    def snapshot(self, constraints: Iterable[Constraints]) -> Snapshot:
-        """Return the nodes with what is free beside bound and promised pods."""
-        return self.inventory.snapshot(constraints)
+    def snapshot(self, pods: Iterable[Pod] = (), *, without: Iterable[Uid] = ()) -> Snapshot:
+        """Return the nodes with what is free beside bound and promised pods, judged for `pods`.
+
+        The places of those in `without` count as free.
+        """
+        return self.inventory.snapshot(pods, without=frozenset(without))
 
     def _owner_elsewhere(self, key: SourceKey) -> Source | None:
         found = self.find_elsewhere(key)
@@ -191,12 +213,14 @@ class Cluster:
         if known == node:
             return NOTHING
         self.inventory.put_node(node)
-        return Effects(roomier_nodes=frozenset({name}))
+        return Effects(roomier_nodes=frozenset({name}), moves_pods=True)
 
     def _delete_node(self, metadata: Metadata) -> Effects:
         known = self.inventory.node(NodeName(metadata.name))
         if known is not None and is_end_of(known.metadata, tombstone=metadata):
             self.inventory.remove_node(NodeName(metadata.name))
+            # An empty domain less, or one with pods: both may open others.
+            return Effects(moves_pods=True)
         return NOTHING
 
     def _apply_pod(self, pod: Pod) -> Effects:
@@ -213,11 +237,16 @@ class Cluster:
             freed |= self._withdrawn(pod.metadata.uid)
         self._pods[key] = pod
         if pod.node and not pod.is_finished:
-            self.inventory.charge(pod.node, requests=pod.requests)
+            self.inventory.place(pod, on=pod.node)
         moved = self._grouping.put_pod(pod)
         if pod.node and not pod.is_finished and (known is None or not _asks_less(pod, than=known)):
             freed.discard(pod.node)
-        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods)
+        return Effects(
+            gangs=moved.gangs,
+            roomier_nodes=frozenset(freed),
+            moved=moved.pods,
+            moves_pods=bool(pod.node) or (known is not None and bool(known.node)) or bool(freed),
+        )
 
     def _delete_pod(self, metadata: Metadata) -> Effects:
         key = (metadata.namespace, metadata.name)
@@ -226,7 +255,7 @@ class Cluster:
             return NOTHING
         freed = self._forget(key) | self._withdrawn(known.metadata.uid)
         moved = self._grouping.remove_pod(metadata)
-        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods)
+        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods, moves_pods=bool(freed))
 
     def _withdrawn(self, uid: Uid) -> set[NodeName]:
         """Give a promise up, and return its node as a set."""
@@ -238,7 +267,7 @@ class Cluster:
         pod = self._pods.pop(key)
         if not pod.node or pod.is_finished:
             return set()
-        self.inventory.release(pod.node, requests=pod.requests)
+        self.inventory.leave(pod.metadata.uid)
         return {pod.node}
 
     def _apply_group(self, group: PodGroup) -> Effects:
@@ -271,6 +300,38 @@ class Cluster:
             return NOTHING
         return _effects(self._grouping.remove_source(kind, metadata))
 
+    def _apply_namespace(self, namespace: Namespace) -> Effects:
+        name = namespace.metadata.name
+        known = self._namespaces.get(name)
+        if known is not None and is_older(namespace.metadata, than=known.metadata):
+            return NOTHING
+        self._namespaces[name] = namespace
+        self.inventory.namespaces[name] = namespace.metadata.labels
+        same = known is not None and known.metadata.labels == namespace.metadata.labels
+        return NOTHING if same else Effects(moves_pods=True)
+
+    def _delete_namespace(self, metadata: Metadata) -> Effects:
+        known = self._namespaces.get(metadata.name)
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
+            return NOTHING
+        del self._namespaces[metadata.name]
+        self.inventory.namespaces.pop(metadata.name, None)
+        return Effects(moves_pods=True)
+
+    def _apply_storage(self, item: StorageObject) -> Effects:
+        known = self.inventory.storage.known(kind_of(item), item.metadata)
+        if known is not None and (known == item or is_older(item.metadata, than=known.metadata)):
+            return NOTHING
+        self.inventory.storage.put(item)
+        return Effects(moves_storage=True)
+
+    def _delete_storage(self, metadata: Metadata, *, kind: Kind) -> Effects:
+        known = self.inventory.storage.known(kind, metadata)
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
+            return NOTHING
+        self.inventory.storage.remove(kind, metadata)
+        return Effects(moves_storage=True)
+
     def _apply_watch(self, state: WatchState) -> Effects:
         # A watcher of a later release follows kinds that this one does not know, and does not need.
         if state.metadata.name not in _KIND_NAMES:
@@ -290,12 +351,22 @@ _APPLICATIONS: Mapping[type, Callable[[Cluster, Any], Effects]] = {
     PodGroup: Cluster._apply_group,  # noqa: SLF001
     Job: Cluster._apply_source,  # noqa: SLF001
     GroupSource: Cluster._apply_source,  # noqa: SLF001
+    Namespace: Cluster._apply_namespace,  # noqa: SLF001
+    VolumeClaim: Cluster._apply_storage,  # noqa: SLF001
+    Volume: Cluster._apply_storage,  # noqa: SLF001
+    StorageClass: Cluster._apply_storage,  # noqa: SLF001
+    CsiNode: Cluster._apply_storage,  # noqa: SLF001
     WatchState: Cluster._apply_watch,  # noqa: SLF001
 }
 _DELETIONS: Mapping[Kind, Callable[[Cluster, Metadata], Effects]] = {
     Kind.NODE: Cluster._delete_node,  # noqa: SLF001
     Kind.POD: Cluster._delete_pod,  # noqa: SLF001
     Kind.POD_GROUP: Cluster._delete_group,  # noqa: SLF001
+    Kind.NAMESPACE: Cluster._delete_namespace,  # noqa: SLF001
+    **{
+        kind: partial(Cluster._delete_storage, kind=kind)  # noqa: SLF001
+        for kind in (Kind.PERSISTENT_VOLUME_CLAIM, Kind.PERSISTENT_VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE)
+    },
 }
 
 

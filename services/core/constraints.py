@@ -144,5 +144,12 @@ class PodRules:
     features: tuple[str, ...] = ()
     """Features that a node must declare (status.declaredFeatures, KEP-5328)."""
 
+    @property
+    def looks_at_pods(self) -> bool:
+        """True where other pods decide on which nodes the pod may be, beyond what they take there."""
+        return bool(self.affinity or self.anti_affinity or self.disks or self.claims) or any(
+            one.is_hard for one in self.spread
+        )
+
 
 NO_RULES = PodRules()

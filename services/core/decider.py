@@ -34,8 +34,8 @@ from services.core.reasons import Reason, codes
 from services.core.rejections import Rejections, is_rejected
 from services.core.repairing import Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
-from services.core.trying import Hopeless, constraints_of_all, try_gang
-from services.core.waking import Opening, Wants, is_arrival, least_of
+from services.core.trying import Hopeless, try_gang
+from services.core.waking import Opening, Wants, is_arrival, note_refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,9 @@ class Decider:
         if effects.roomier_nodes:
             self._roomier |= effects.roomier_nodes
             self._room_cause = cause
+        for gang in self._wants.opened(effects):
+            self._awake.add(gang)
+            self._records[gang].cause = cause
 
     def observe_decision(self, decision: Decision, *, at: datetime) -> None:
         """Fold a decision, our own or another's."""
@@ -139,7 +142,7 @@ class Decider:
             outcomes += self._decide_newcomers(now, opening=self._wake_helped())
         finally:
             for promise in held:
-                self.cluster.inventory.release(promise.node, requests=promise.requests)
+                self.cluster.inventory.leave(promise.uid)
         return tuple(outcomes)
 
     def next_due(self, now: datetime) -> datetime | None:
@@ -254,13 +257,13 @@ class Decider:
     def _try(self, gang: Gang, *, now: datetime) -> list[Outcome]:
         record = self._records[gang.id]
         record.first_at = None
-        snapshot = self.cluster.snapshot(constraints_of_all(gang.open))
+        snapshot = self.cluster.snapshot(gang.open)
         match try_gang(gang, snapshot, excluded_nodes=self.rejections.excluded(gang.open)):
             case Placement(nodes=nodes):
                 event = proposal_of(gang, nodes=nodes, cluster=self.cluster, policy=self.policy, now=now)
                 return [self._propose(gang.id, self._transaction_id(gang.id, now), event, now=now)]
             case Refusal() as refusal:
-                record.least, record.needed = least_of(gang.open), gang.needed
+                note_refusal(record, gang.open, needed=gang.needed)
                 return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
             case Hopeless(reasons=reasons):
                 record.least = None

@@ -43,7 +43,7 @@ def _hold_one(cluster: Cluster, pod: Pod, member: Assignment, *, transaction: Tr
             gang=cluster.gang_id_of(pod),
             transaction=transaction,
             node=member.node,
-            requests=pod.requests,
+            pod=pod,
         )
     )
     return known.node if known is not None and known.node != member.node else None

@@ -1,23 +1,24 @@
-"""What every node has and what of it is in use, as arrays: the ground on which placements are solved.
+"""What every node has, what of it is in use, and who uses it: the ground on which placements are solved.
 
-The inventory is kept current event by event; a snapshot of it is a few array copies, whatever the number of pods.
+The inventory is kept current event by event; a snapshot of it is a few array copies, whatever the number of pods. What
+is judged of every node once (`services.core.judgements`) is kept, and renewed for the nodes that change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.node_rules import Constraints, Verdict, verdict
-from services.core.objects import Node, NodeName
+from services.core.judgements import Judgements, Verdicts
+from services.core.labels import NamespaceLabels
+from services.core.node_rules import Constraints, constraints_of
+from services.core.objects import Node, NodeName, Pod, Uid
+from services.core.occupants import Occupant, Occupants
 from services.core.quantities import MAX_AMOUNT, Resources
+from services.core.storage import Storage
 
 Amounts = NDArray[np.int64]
-Verdicts = NDArray[np.int8]
-
-MAX_CACHED_CONSTRAINTS = 256
-"""Distinct pod constraints whose judgement of every node is kept; the one used longest ago goes first."""
 
 _FIRST_ROWS = 64
 _FIRST_COLUMNS = 8
@@ -28,20 +29,55 @@ class Snapshot:
     """The cluster at one moment, for one decision.
 
     `free` has a row per node and a column per resource; it may be negative where a node is over-committed. Rows of
-    nodes that are gone are Verdict.ABSENT for every constraint. `free` belongs to the snapshot: a solver writes into
-    it.
+    nodes that are gone are Verdict.ABSENT for every constraint. `free` and `placed` belong to the snapshot: a solver
+    writes into them, so that what follows in the same decision sees it. The rest is the inventory's own, which must not
+    change meanwhile.
     """
 
     names: tuple[NodeName, ...]
     rows: Mapping[NodeName, int]
     columns: Mapping[str, int]
     free: Amounts
+    ranks: NDArray[np.int64]
+    """Position of each row's name in the order of names, so that ties do not depend on who was seen first."""
     verdicts: Mapping[Constraints, Verdicts]
+    judgements: Judgements
+    occupants: Occupants
+    storage: Storage
+    namespaces: NamespaceLabels
+    ignored: frozenset[Uid] = frozenset()
+    """Occupants that count for nothing: those whose own places are in question."""
+    placed: dict[Uid, Occupant] = field(default_factory=dict)
 
     @property
     def node_count(self) -> int:
         """Number of nodes that exist."""
         return len(self.rows)
+
+    def everybody(self) -> Iterable[Occupant]:
+        """Return all that hold a place and have rules that concern others: occupants, and whom this decision placed."""
+        for one in self.occupants.with_rules():
+            if one.pod.metadata.uid not in self.ignored:
+                yield one
+        yield from self.placed.values()
+
+    def in_namespace(self, namespace: str) -> Iterable[Occupant]:
+        """Return all of a namespace that hold a place, with those that this decision placed."""
+        for one in self.occupants.in_namespace(namespace):
+            if one.pod.metadata.uid not in self.ignored:
+                yield one
+        for one in self.placed.values():
+            if one.pod.metadata.namespace == namespace:
+                yield one
+
+    def occupied_namespaces(self) -> frozenset[str]:
+        """Return the namespaces of all that hold a place."""
+        return frozenset((*self.occupants.namespaces(), *(one.pod.metadata.namespace for one in self.placed.values())))
+
+    def verdicts_for(self, constraints: Constraints) -> Verdicts:
+        """Return the verdict of every node, also for constraints for which the snapshot was not made."""
+        known = self.verdicts.get(constraints)
+        return self.judgements.verdicts(constraints)[: len(self.names)] if known is None else known
 
 
 class Inventory:
@@ -56,7 +92,11 @@ class Inventory:
         self._columns: dict[str, int] = {}
         self._allocatable: Amounts = np.zeros((_FIRST_ROWS, _FIRST_COLUMNS), dtype=np.int64)
         self._used: Amounts = np.zeros((_FIRST_ROWS, _FIRST_COLUMNS), dtype=np.int64)
-        self._verdicts: dict[Constraints, Verdicts] = {}
+        self._judgements = Judgements()
+        self._ranks: NDArray[np.int64] | None = None
+        self.occupants = Occupants()
+        self.storage = Storage()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
         # Pods may be seen before their node: what they use is kept until it appears.
         self._early: dict[NodeName, dict[str, int]] = {}
 
@@ -86,8 +126,7 @@ class Inventory:
         self._allocatable[row, :] = 0
         for resource, amount in node.allocatable.items():
             self._allocatable[row, self._columns[resource]] = min(amount, MAX_AMOUNT)
-        for constraints, verdicts in self._verdicts.items():
-            verdicts[row] = verdict(node, constraints=constraints)
+        self._judgements.put(row, node)
 
     def remove_node(self, name: NodeName) -> None:
         """Remove a node; what pods use on it is kept, in case that it comes back under them."""
@@ -100,8 +139,21 @@ class Inventory:
         self._allocatable[row, :] = 0
         self._used[row, :] = 0
         self._vacant.append(row)
-        for verdicts in self._verdicts.values():
-            verdicts[row] = Verdict.ABSENT
+        self._judgements.put(row, None)
+        self._ranks = None
+
+    def place(self, pod: Pod, *, on: NodeName) -> None:
+        """Let a pod hold a place: what it asks for is in use, and its rules and labels count."""
+        self.leave(pod.metadata.uid)
+        self.occupants.put(pod, on=on)
+        self._add(on, requests=pod.requests, sign=1)
+
+    def leave(self, uid: Uid) -> Occupant | None:
+        """Take a pod's place from it, and return what it was."""
+        known = self.occupants.remove(uid)
+        if known is not None:
+            self._add(known.node, requests=known.pod.requests, sign=-1)
+        return known
 
     def charge(self, name: NodeName, *, requests: Resources) -> None:
         """Count amounts as used on a node."""
@@ -130,21 +182,47 @@ class Inventory:
         twin._names, twin._nodes = list(self._names), list(self._nodes)
         twin._rows, twin._vacant, twin._columns = dict(self._rows), list(self._vacant), dict(self._columns)
         twin._allocatable, twin._used = self._allocatable.copy(), self._used.copy()
-        twin._verdicts = {constraints: verdicts.copy() for constraints, verdicts in self._verdicts.items()}
+        twin._judgements = self._judgements.copy()
+        twin.occupants, twin.storage, twin.namespaces = (
+            self.occupants.copy(),
+            self.storage.copy(),
+            dict(self.namespaces),
+        )
         twin._early = {name: dict(amounts) for name, amounts in self._early.items()}
         return twin
 
-    def snapshot(self, constraints: Iterable[Constraints]) -> Snapshot:
-        """Return the present state, judged for the given constraints."""
+    def snapshot(self, pods: Iterable[Pod] = (), *, without: frozenset[Uid] = frozenset()) -> Snapshot:
+        """Return the present state, judged for the given pods; the places of those in `without` are free."""
         size = len(self._names)
         width = max(len(self._columns), 1)
+        free = self._allocatable[:size, :width] - self._used[:size, :width]
+        for uid in without:
+            one = self.occupants.get(uid)
+            row = None if one is None else self._rows.get(one.node)
+            if one is not None and row is not None:
+                for resource, amount in one.pod.requests.items():
+                    free[row, self._columns[resource]] += min(amount, MAX_AMOUNT)
+        demanded = {constraints_of(pod, storage=self.storage.of_pod(pod)) for pod in pods}
         return Snapshot(
             names=tuple(self._names),
             rows=dict(self._rows),
             columns=dict(self._columns),
-            free=self._allocatable[:size, :width] - self._used[:size, :width],
-            verdicts={one: self._judged(one)[:size].copy() for one in set(constraints)},
+            free=free,
+            ranks=self._name_ranks(),
+            verdicts={one: self._judgements.verdicts(one)[:size].copy() for one in demanded},
+            judgements=self._judgements,
+            occupants=self.occupants,
+            storage=self.storage,
+            namespaces=self.namespaces,
+            ignored=without,
         )
+
+    def _name_ranks(self) -> NDArray[np.int64]:
+        if self._ranks is None or len(self._ranks) != len(self._names):
+            ranks = np.empty(len(self._names), dtype=np.int64)
+            ranks[sorted(range(len(self._names)), key=self._names.__getitem__)] = np.arange(len(self._names))
+            self._ranks = ranks
+        return self._ranks
 
     def _add(self, name: NodeName, *, requests: Resources, sign: int) -> None:
         row = self._rows.get(name)
@@ -159,18 +237,6 @@ class Inventory:
             column = self._column(resource)
             self._used[row, column] += sign * min(amount, MAX_AMOUNT)
 
-    def _judged(self, constraints: Constraints) -> Verdicts:
-        verdicts = self._verdicts.pop(constraints, None)
-        if verdicts is None:
-            verdicts = np.full(self._allocatable.shape[0], Verdict.ABSENT, dtype=np.int8)
-            for row, node in enumerate(self._nodes):
-                if node is not None:
-                    verdicts[row] = verdict(node, constraints=constraints)
-            if len(self._verdicts) >= MAX_CACHED_CONSTRAINTS:
-                del self._verdicts[next(iter(self._verdicts))]
-        self._verdicts[constraints] = verdicts
-        return verdicts
-
     def _new_row(self, name: NodeName) -> int:
         if self._vacant:
             row = self._vacant.pop()
@@ -182,6 +248,7 @@ class Inventory:
             if row >= self._allocatable.shape[0]:
                 self._grow_rows()
         self._rows[name] = row
+        self._ranks = None
         for resource, amount in self._early.pop(name, {}).items():
             # The column first: it may replace the array that is written to.
             column = self._column(resource)
@@ -192,10 +259,6 @@ class Inventory:
         extra = self._allocatable.shape[0]
         self._allocatable = np.pad(self._allocatable, ((0, extra), (0, 0)))
         self._used = np.pad(self._used, ((0, extra), (0, 0)))
-        self._verdicts = {
-            constraints: np.pad(verdicts, (0, extra), constant_values=np.int8(Verdict.ABSENT))
-            for constraints, verdicts in self._verdicts.items()
-        }
 
     def _column(self, resource: str) -> int:
         column = self._columns.get(resource)

@@ -12,7 +12,7 @@ from services.core.objects import Applied, GangId, KubernetesObject, Node, NodeN
 from services.core.quorum import trusted_owners
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal
-from services.core.trying import constraints_of_all, try_gang
+from services.core.trying import try_gang
 
 
 class PlanOutcome(StrEnum):
@@ -83,7 +83,7 @@ def joined(gang: Gang, *, live: Gang | None, promised: Mapping[Uid, NodeName]) -
 def plan(gangs: Iterable[Gang], *, inventory: Inventory) -> dict[GangId, GangPlan]:
     """Place gangs in queue order, each beside those before it. A gang that cannot be placed takes nothing."""
     ordered = sorted(gangs, key=lambda gang: gang.order)
-    snapshot = inventory.snapshot(constraints_of_all(pod for gang in ordered for pod in gang.open))
+    snapshot = inventory.snapshot(pod for gang in ordered for pod in gang.open)
     plans: dict[GangId, GangPlan] = {}
     for gang in ordered:
         notes = trusted_owners(gang)

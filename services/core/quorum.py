@@ -23,7 +23,7 @@ def quorum_reasons(gang: Gang) -> tuple[Reason, ...]:
     if len(gang.open) > MAX_MEMBERS:
         text = f"{len(gang.open)} members wait; at most {MAX_MEMBERS} can be placed in one transaction"
         return (Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=len(gang.open)),)
-    unsupported = _unsupported_reasons(gang)
+    unsupported = (*_unreadable_reasons(gang), *_unsupported_reasons(gang))
     if unsupported:
         return unsupported
     if gang.existing >= gang.min_count:
@@ -111,6 +111,23 @@ _KINDS = {
     "job": "Job",
 }
 """What people call the object that declares a gang, by the first word of the gang's id."""
+
+
+def _unreadable_reasons(gang: Gang) -> tuple[Reason, ...]:
+    """Return the fields of members that cannot be read, each once: what such a member asks for is unknown."""
+    problems: dict[str, list[Pod]] = {}
+    for pod in gang.open:
+        if pod.unreadable:
+            problems.setdefault(pod.unreadable, []).append(pod)
+    return tuple(
+        Reason(
+            code=ReasonCode.UNREADABLE_FIELD,
+            message=f"pod {pods[0].metadata.name}{f' and {len(pods) - 1} more' if len(pods) > 1 else ''}: {problem}",
+            count=len(pods),
+            subject=problem.partition(":")[0],
+        )
+        for problem, pods in sorted(problems.items())
+    )
 
 
 def _unsupported_reasons(gang: Gang) -> tuple[Reason, ...]:

@@ -48,6 +48,21 @@ class ReasonCode(StrEnum):
     OWNER_NOT_SEEN = "OwnerNotSeen"
     PLACEMENT_SUPERSEDED = "PlacementSuperseded"
     PLACEMENT_MALFORMED = "PlacementMalformed"
+    UNREADABLE_FIELD = "UnreadableField"
+    POD_AFFINITY_MISMATCH = "PodAffinityMismatch"
+    POD_ANTI_AFFINITY_MISMATCH = "PodAntiAffinityMismatch"
+    TOPOLOGY_SPREAD_MISMATCH = "TopologySpreadMismatch"
+    HOST_PORT_IN_USE = "HostPortInUse"
+    NODE_FEATURE_MISSING = "NodeFeatureMissing"
+    VOLUME_NODE_MISMATCH = "VolumeNodeMismatch"
+    VOLUME_IN_USE = "VolumeInUse"
+    VOLUME_LIMIT_EXCEEDED = "VolumeLimitExceeded"
+    VOLUME_NOT_FOUND = "VolumeNotFound"
+    VOLUME_NOT_BOUND = "VolumeNotBound"
+    VOLUME_WAITS_FOR_CONSUMER = "VolumeWaitsForConsumer"
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
+    NO_PLACEMENT_EXISTS = "NoPlacementExists"
+    SEARCH_BUDGET_EXHAUSTED = "SearchBudgetExhausted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

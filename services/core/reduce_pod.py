@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.core.constraints import PodRules, Toleration
+from services.core.constraints import Toleration
 from services.core.manifests import (
     FieldError,
     condition,
@@ -18,7 +18,7 @@ from services.core.manifests import (
 from services.core.objects import Metadata, NodeName, Pod
 from services.core.pod_requests import effective_requests
 from services.core.quantities import MAX_AMOUNT, PODS
-from services.core.reduce_rules import REQUIRED, reduce_rules, required_node_terms
+from services.core.reduce_rules import reduce_rules, required_node_terms
 
 _NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a terminated container whose process never ran."""
@@ -30,7 +30,6 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
     status = mapping_at(manifest, "status", at="status")
     scheduled = condition(status, "PodScheduled")
     group = mapping_at(spec, "schedulingGroup", at="spec.schedulingGroup")
-    rules = reduce_rules(metadata, spec)
     phase = text_at(status, "phase", at="status.phase", default="Pending")
     is_failed, has_started = phase == "Failed", _has_started(status)
     return Pod(
@@ -53,9 +52,9 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
             )
             for path, item in numbered(spec, "tolerations", at="spec.tolerations")
         ),
-        unsupported=tuple(_unsupported(spec, rules)),
+        unsupported=tuple(_unsupported(spec)),
         has_started=has_started,
-        rules=rules,
+        rules=reduce_rules(metadata, spec),
         failure=text_at(status, "reason", at="status.reason") if is_failed else "",
         rejected_at=time_at(status, "startTime", at="status.startTime") if is_failed and not has_started else None,
         unscheduled_reason=(
@@ -85,20 +84,10 @@ def unreadable_pod(metadata: Metadata, manifest: Mapping[str, Any], *, problem: 
     )
 
 
-def _unsupported(spec: Mapping[str, Any], rules: PodRules) -> Iterator[str]:
+def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the path of the first use of each rule that the solver does not honour."""
-    if rules.affinity:
-        yield f"spec.affinity.podAffinity.{REQUIRED}"
-    if rules.anti_affinity:
-        yield f"spec.affinity.podAntiAffinity.{REQUIRED}"
-    if any(one.is_hard for one in rules.spread):
-        yield "spec.topologySpreadConstraints"
     if spec.get("resourceClaims"):
         yield "spec.resourceClaims"
-    if rules.host_ports:
-        yield "spec.containers[].ports[].hostPort"
-    if rules.claims or rules.disks:
-        yield "spec.volumes"
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:

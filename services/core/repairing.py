@@ -9,8 +9,7 @@ from services.core.gangs import Gang
 from services.core.ledger import OpenTransaction
 from services.core.objects import GangId, NodeName, Pod, TransactionId, Uid
 from services.core.rejections import Rejections
-from services.core.solver import Refusal, classes_of, solve
-from services.core.trying import constraints_of_all
+from services.core.solver import Refusal, solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,10 @@ def next_round(
     for one in repairing.open:
         excluded[one.uid] = excluded.get(one.uid, frozenset()) | frozenset(one.excluded_nodes)
     answer = solve(
-        cluster.snapshot(constraints_of_all(members)),
-        classes=classes_of(members, excluded_nodes=excluded),
+        cluster.snapshot(members),
+        members=members,
+        excluded_nodes=excluded,
+        placed=gang.placed,
         needed=max(repairing.min_count - counted, 1),
     )
     if isinstance(answer, Refusal):
@@ -66,8 +67,9 @@ def next_round(
 def room_for(cluster: Cluster, *, members: tuple[Pod, ...], rejections: Rejections) -> Unplaced:
     """Return the nodes that members would have now, as many of them as can be."""
     answer = solve(
-        cluster.snapshot(constraints_of_all(members)),
-        classes=classes_of(members, excluded_nodes=rejections.excluded(members)),
+        cluster.snapshot(members),
+        members=members,
+        excluded_nodes=rejections.excluded(members),
         needed=len(members),
     )
     return Unplaced(members=members, nodes=answer.partial if isinstance(answer, Refusal) else answer.nodes)
@@ -77,13 +79,15 @@ def hold_room(
     cluster: Cluster, unplaced: Unplaced, *, gang: GangId, transaction: TransactionId = TransactionId("")
 ) -> list[Promise]:
     """Charge the nodes with what is held, and return what is to be released again."""
-    requests = {pod.metadata.uid: pod.requests for pod in unplaced.members}
+    pods = {pod.metadata.uid: pod for pod in unplaced.members}
     held = [
-        Promise(uid=uid, gang=gang, transaction=transaction, node=node, requests=requests[uid])
+        Promise(uid=uid, gang=gang, transaction=transaction, node=node, pod=pods[uid])
         for uid, node in unplaced.nodes.items()
+        # A member that is promised has its room already.
+        if uid not in cluster.promises()
     ]
     for promise in held:
-        cluster.inventory.charge(promise.node, requests=promise.requests)
+        cluster.inventory.place(promise.pod, on=promise.node)
     return held
 
 

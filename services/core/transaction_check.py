@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from services.core.cluster import Cluster
 from services.core.gangs import MemberState, state_of
-from services.core.inventory import Snapshot
 from services.core.names import ALLOW_DELETE_ANNOTATION
 from services.core.objects import GangId, NodeName, Pod, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import check
-from services.core.trying import constraints_of_all
 
 
 def misfits_of(
@@ -24,8 +22,7 @@ def misfits_of(
     `pods` are the members as they were read live, `promised` the nodes of those that are still to be bound, `placed`
     those of members that others bound: these only need a node that exists.
     """
-    snapshot = cluster.snapshot(constraints_of_all(pods[uid] for uid in promised))
-    _without_promises(snapshot, cluster, uids=promised)
+    snapshot = cluster.snapshot((pods[uid] for uid in promised), without=promised)
     misfits = check(snapshot, pods=pods, nodes=promised)
     for uid, node in placed.items():
         if cluster.inventory.node(node) is None:
@@ -59,15 +56,3 @@ def allows_delete(cluster: Cluster, *, gang: GangId) -> bool:
 
 def _is_lost(pod: Pod | None, uid: Uid) -> bool:
     return pod is None or pod.metadata.uid != uid or state_of(pod) is MemberState.GONE
-
-
-def _without_promises(snapshot: Snapshot, cluster: Cluster, *, uids: Iterable[Uid]) -> None:
-    """Give back what the members in question hold by promise, so that they do not stand in their own way."""
-    promises = cluster.promises()
-    for uid in uids:
-        promise = promises.get(uid)
-        row = None if promise is None else snapshot.rows.get(promise.node)
-        if promise is None or row is None:
-            continue
-        for resource, amount in promise.requests.items():
-            snapshot.free[row, snapshot.columns[resource]] += amount

@@ -1,6 +1,6 @@
 """One attempt to place one gang on a snapshot: quorum, settings, then the solver."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,11 +9,10 @@ from services.core.durations import DurationError, parse_duration
 from services.core.gangs import Gang
 from services.core.inventory import Snapshot
 from services.core.names import REPAIR_WINDOW_ANNOTATION
-from services.core.node_rules import Constraints, constraints_of
-from services.core.objects import NodeName, Pod, Uid
+from services.core.objects import NodeName, Uid
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
-from services.core.solver import Placement, Refusal, classes_of, solve
+from services.core.solver import Placement, Refusal, solve
 
 MAX_PLACEMENT_BYTES = 4 * 2**20
 """What a placement may take as one message; `services.contracts.streams` has the same limit for every message."""
@@ -28,26 +27,17 @@ class Hopeless:
     reasons: tuple[Reason, ...]
 
 
-def constraints_of_all(pods: Iterable[Pod]) -> frozenset[Constraints]:
-    """Return the distinct constraints of pods, which a snapshot has to judge."""
-    return frozenset(constraints_of(pod) for pod in pods)
-
-
 def try_gang(
     gang: Gang, snapshot: Snapshot, *, excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None
 ) -> Placement | Refusal | Hopeless:
     """Place the gang's open members on the snapshot, all that fit and at least as many as it needs.
 
-    The snapshot's `free` is reduced only where the answer is a Placement. Its verdicts must cover the open members.
+    The snapshot is changed only where the answer is a Placement.
     """
     reasons = (*quorum_reasons(gang), *settings_reasons(gang), *terms_reasons(gang), *size_reasons(gang))
     if reasons:
         return Hopeless(reasons=reasons)
-    before = snapshot.free.copy()
-    answer = solve(snapshot, classes=classes_of(gang.open, excluded_nodes=excluded_nodes), needed=gang.needed)
-    if isinstance(answer, Refusal):
-        snapshot.free[:] = before
-    return answer
+    return solve(snapshot, members=gang.open, needed=gang.needed, excluded_nodes=excluded_nodes, placed=gang.placed)
 
 
 def settings_reasons(gang: Gang) -> tuple[Reason, ...]:

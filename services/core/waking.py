@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from services.core.attention import GangRecord
-from services.core.cluster import Cluster
+from services.core.cluster import Cluster, Effects
 from services.core.gangs import MemberState, state_of
 from services.core.inventory import Inventory
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod
@@ -30,12 +30,17 @@ class Wants:
     """What gangs wait for, and which gangs have an answer that says why they wait."""
 
     answered: set[GangId] = field(default_factory=set)
+    minding_pods: set[GangId] = field(default_factory=set)
+    minding_storage: set[GangId] = field(default_factory=set)
     _gangs: dict[Want, set[GangId]] = field(default_factory=dict)
     _wants: dict[GangId, Want] = field(default_factory=dict)
 
     def note(self, gang: GangId, record: GangRecord) -> None:
         """Follow what is remembered of a gang; to be called whenever its answer has changed."""
         (self.answered.add if record.answer is not None else self.answered.discard)(gang)
+        waits = record.least is not None
+        (self.minding_pods.add if waits and record.minds_pods else self.minding_pods.discard)(gang)
+        (self.minding_storage.add if waits and record.minds_storage else self.minding_storage.discard)(gang)
         known = self._wants.pop(gang, None)
         if known is not None:
             self._gangs[known].discard(gang)
@@ -49,6 +54,11 @@ class Wants:
     def of(self, gang: GangId) -> Want | None:
         """Return what a gang waits for, or None where it does not wait for room."""
         return self._wants.get(gang)
+
+    def opened(self, effects: Effects) -> frozenset[GangId]:
+        """Return the gangs that wait, and whose rules look at what has changed: pods elsewhere may open a domain."""
+        pods = self.minding_pods if effects.moves_pods else set()
+        return frozenset(pods | self.minding_storage if effects.moves_storage else pods)
 
     def helped(self, opening: "Opening") -> Iterator[GangId]:
         """Return the gangs that the room could help."""
@@ -97,6 +107,14 @@ def least_of(pods: Iterable[Pod]) -> Resources:
         else:
             least = {name: min(amount, pod.requests.get(name, 0)) for name, amount in least.items()}
     return {name: amount for name, amount in (least or {}).items() if amount > 0}
+
+
+def note_refusal(record: GangRecord, pods: Iterable[Pod], *, needed: int) -> None:
+    """Note what of the cluster's changes could help these open members, that could not be placed."""
+    members = tuple(pods)
+    record.least, record.needed = least_of(members), needed
+    record.minds_pods = any(pod.rules.looks_at_pods for pod in members)
+    record.minds_storage = any(pod.rules.claims for pod in members)
 
 
 def is_arrival(change: ClusterChange, *, cluster: Cluster) -> bool:

@@ -121,7 +121,7 @@ def free_by_hand(nodes: list[Node], pods: list[Pod], promises: list[Promise]) ->
     """What is free, counted anew from the objects alone."""
     free = {node.metadata.name: dict(node.allocatable) for node in nodes}
     holders = [(pod.node, pod.requests) for pod in pods if holds(pod)]
-    for name, requests in [*holders, *((promise.node, promise.requests) for promise in promises)]:
+    for name, requests in [*holders, *((promise.node, promise.pod.requests) for promise in promises)]:
         if name in free:
             for resource, amount in requests.items():
                 free[name][resource] = free[name].get(resource, 0) - amount
@@ -205,6 +205,6 @@ def _promise_or_withdraw(cluster: Cluster, data: st.DataObject) -> None:
             gang=GangId("podgroup/team-a/g0"),
             transaction=TransactionId("t1"),
             node=NodeName(data.draw(st.sampled_from(_NODES))),
-            requests=pod.requests,
+            pod=pod,
         )
     )

@@ -13,8 +13,7 @@ from services.core.constraints import Toleration
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import Verdict, constraints_of, verdict
 from services.core.objects import Node, NodeName, Pod, Uid
-from services.core.solver import Placement, Refusal, check, classes_of, solve
-from services.core.trying import constraints_of_all
+from services.core.solver import Placement, Refusal, check, solve
 from tests import builders
 from tests.builders import GPU
 from tests.property.strategies import nodes
@@ -42,7 +41,7 @@ def snapshot_of(cluster: list[Node], *, used: dict[str, int], pods: tuple[Pod, .
     for item in cluster:
         inventory.put_node(item)
         inventory.charge(NodeName(item.metadata.name), requests={GPU: used.get(item.metadata.name, 0)})
-    return inventory.snapshot(constraints_of_all(pods))
+    return inventory.snapshot(pods)
 
 
 USED = st.dictionaries(st.sampled_from([f"n{index}" for index in range(5)]), st.integers(0, 9), max_size=5)
@@ -58,7 +57,7 @@ def test_no_node_is_promised_twice(
     cluster: list[Node], pods: tuple[Pod, ...], used: dict[str, int], needed: int
 ) -> None:
     """On each node the members together ask for no more than was free, and the node admits each of them."""
-    answer = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=needed)
+    answer = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=needed)
 
     by_uid = {pod.metadata.uid: pod for pod in pods}
     for item in cluster:
@@ -77,7 +76,7 @@ def test_all_that_is_needed_or_a_refusal(
     cluster: list[Node], pods: tuple[Pod, ...], used: dict[str, int], needed: int
 ) -> None:
     """A placement holds at least what is needed; a refusal less, and it says why."""
-    answer = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=needed)
+    answer = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=needed)
 
     if isinstance(answer, Placement):
         assert len(answer.nodes) >= needed
@@ -91,15 +90,15 @@ def test_the_order_of_what_is_given_does_not_matter(
     cluster: list[Node], pods: tuple[Pod, ...], used: dict[str, int], seed: int
 ) -> None:
     """The same cluster and gang give the same answer, whatever was seen first, and again when asked again."""
-    first = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=len(pods))
-    again = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=len(pods))
+    first = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=len(pods))
+    again = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=len(pods))
     shuffler = random.Random(seed)
     other_cluster, other_pods = list(cluster), list(pods)
     shuffler.shuffle(other_cluster)
     shuffler.shuffle(other_pods)
     other = solve(
         snapshot_of(other_cluster, used=used, pods=tuple(other_pods)),
-        classes=classes_of(other_pods),
+        members=other_pods,
         needed=len(pods),
     )
     assert first == again == other
@@ -108,7 +107,7 @@ def test_the_order_of_what_is_given_does_not_matter(
 @given(cluster=nodes(), pods=gangs(), used=USED)
 def test_the_check_accepts_what_was_solved(cluster: list[Node], pods: tuple[Pod, ...], used: dict[str, int]) -> None:
     """On the same cluster the binder never refuses what the placer proposed, whatever is left of it."""
-    answer = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=1)
+    answer = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=1)
     by_uid = {pod.metadata.uid: pod for pod in pods}
     snapshot = snapshot_of(cluster, used=used, pods=pods)
     assert check(snapshot, pods=by_uid, nodes=placed(answer)) == {}
@@ -133,7 +132,7 @@ def test_equal_members_are_placed_wherever_it_is_possible(
             taken = after
             room += 1
 
-    answer = solve(snapshot_of(cluster, used=used, pods=pods), classes=classes_of(pods), needed=needed)
+    answer = solve(snapshot_of(cluster, used=used, pods=pods), members=pods, needed=needed)
 
     assert len(placed(answer)) == min(count, room)
     assert isinstance(answer, Placement) == (min(count, room) >= needed)
@@ -147,7 +146,7 @@ def test_an_excluded_node_is_never_chosen(
     names = st.frozensets(st.sampled_from([NodeName(f"n{index}") for index in range(5)]))
     excluded = {pod.metadata.uid: data.draw(names) for pod in pods}
     snapshot = snapshot_of(cluster, used=used, pods=pods)
-    answer = solve(snapshot, classes=classes_of(pods, excluded_nodes=excluded), needed=1)
+    answer = solve(snapshot, members=pods, excluded_nodes=excluded, needed=1)
     assert all(name not in excluded[uid] for uid, name in placed(answer).items())
 
 
@@ -157,7 +156,7 @@ def test_more_room_never_places_fewer_equal_members(
 ) -> None:
     """Adding an empty node can only help a gang of equal members."""
     equal = tuple(replace(pod, requests=pods[0].requests, tolerations=pods[0].tolerations) for pod in pods)
-    before = solve(snapshot_of(cluster, used=used, pods=equal), classes=classes_of(equal), needed=1)
+    before = solve(snapshot_of(cluster, used=used, pods=equal), members=equal, needed=1)
     more = [*cluster, builders.node("n9")]
-    after = solve(snapshot_of(more, used=used, pods=equal), classes=classes_of(equal), needed=1)
+    after = solve(snapshot_of(more, used=used, pods=equal), members=equal, needed=1)
     assert len(placed(after)) >= len(placed(before))

@@ -26,6 +26,7 @@ from services.contracts.decision_codec import (
 )
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS
 from services.contracts.subjects import PLACEMENT
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
 from services.core.decisions import Assignment, Decision, DecisionEvent, Proposed, Repairing
 from services.core.objects import (
     Applied,
@@ -107,7 +108,7 @@ class Scene:
     async def open(self) -> None:
         """Start to play the watcher, and to listen to decisions."""
         await self.bus.ensure_streams(STREAMS)
-        for number, kind in enumerate((Kind.NODE, Kind.POD, Kind.POD_GROUP)):
+        for number, kind in enumerate((*NEEDED_KINDS, *OPTIONAL_KINDS)):
             state = WatchState(
                 metadata=Metadata(name=kind.value), phase=WatchPhase.SYNCED, resource_version=str(number + 1)
             )

@@ -105,9 +105,11 @@ async def read_stream(bus: Bus) -> StreamReader:
 def cluster_objects(sandbox: RunningSandbox) -> dict[str, KubernetesObject]:
     """What a watcher of all served kinds should publish."""
     expected: dict[str, KubernetesObject] = {}
+    kinds = {(kind.group, kind.plural): kind for kind in sandbox.store.kinds}
     for watched in WATCHED_KINDS:
-        kind = sandbox.store.kind(watched.plural, group=watched.group)
-        if not sandbox.cluster.served.is_served(kind):
+        kind = kinds.get((watched.group, watched.plural))
+        # What the sandbox does not have, the watcher calls absent.
+        if kind is None or not sandbox.cluster.served.is_served(kind):
             continue
         for stored in sandbox.store.collection(kind).objects.values():
             manifest = orjson.loads(orjson.dumps(stored.obj))

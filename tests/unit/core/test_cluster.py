@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from services.core.cluster import Cluster, Effects, Promise, is_older
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS, Cluster, Effects, Promise, is_older
 from services.core.objects import (
     Applied,
     ClusterChange,
@@ -14,9 +14,9 @@ from services.core.objects import (
     Kind,
     KubernetesObject,
     Metadata,
-    Namespace,
     NodeName,
     Pod,
+    PriorityClass,
     TransactionId,
     Uid,
     WatchPhase,
@@ -49,7 +49,7 @@ def promise_for(item: Pod, *, node: str = "n1") -> Promise:
         gang=GANG,
         transaction=TransactionId("t1"),
         node=NodeName(node),
-        requests=item.requests,
+        pod=item,
     )
 
 
@@ -72,7 +72,7 @@ class TestPods:
         """Its node may have room now, and its gang may have changed."""
         cluster = cluster_of(node(), pod("a", group="g", gpus=3, node="n1"))
         effects = cluster.apply(applied(pod("a", group="g", gpus=3, node="n1", version="2", phase=phase)), revision=3)
-        assert effects == Effects(gangs=frozenset({GANG}), roomier_nodes=frozenset({N1}))
+        assert effects == Effects(gangs=frozenset({GANG}), roomier_nodes=frozenset({N1}), moves_pods=True)
         assert free_gpus(cluster) == 8
 
     def test_a_pod_that_is_deleted_frees(self) -> None:
@@ -80,7 +80,7 @@ class TestPods:
         item = pod("a", group="g", gpus=3, node="n1")
         cluster = cluster_of(node(), item)
         effects = cluster.apply(deleted(item), revision=3)
-        assert effects == Effects(gangs=frozenset({GANG}), roomier_nodes=frozenset({N1}))
+        assert effects == Effects(gangs=frozenset({GANG}), roomier_nodes=frozenset({N1}), moves_pods=True)
         assert cluster.apply(deleted(item), revision=4) == NOTHING
         assert free_gpus(cluster) == 8
         assert cluster.gang_ids() == frozenset()
@@ -252,7 +252,7 @@ class TestSyncing:
     def test_every_needed_kind_must_be_followed(self) -> None:
         """An API that is absent needs no following where it is optional."""
         cluster = Cluster()
-        assert cluster.unsynced() == ("node", "pod", "podgroup")
+        assert cluster.unsynced() == (*NEEDED_KINDS, *OPTIONAL_KINDS)
         for change in synced():
             cluster.apply(change, revision=1)
         assert cluster.unsynced() == ()
@@ -278,7 +278,7 @@ def test_the_revision_never_goes_back() -> None:
 def test_kinds_that_are_not_read_yet_have_no_effect() -> None:
     """Their revision counts."""
     cluster = Cluster()
-    assert cluster.apply(applied(Namespace(metadata=Metadata(name="a"))), revision=7) == NOTHING
+    assert cluster.apply(applied(PriorityClass(metadata=Metadata(name="a"))), revision=7) == NOTHING
     assert cluster.revision == 7
 
 
@@ -315,4 +315,4 @@ def test_watch_of_a_kind_from_a_later_release_is_passed_over() -> None:
     cluster = Cluster()
     state = WatchState(metadata=Metadata(name="compositepodgroup"), phase=WatchPhase.SYNCED)
     assert cluster.apply(Applied(object=state), revision=1) == NOTHING
-    assert cluster.unsynced() == ("node", "pod", "podgroup")
+    assert cluster.unsynced() == (*NEEDED_KINDS, *OPTIONAL_KINDS)

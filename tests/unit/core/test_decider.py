@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from services.core.attention import DecisionPolicy
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
 from services.core.decider import Decider, Outcome
 from services.core.decisions import (
     Assignment,
@@ -46,7 +47,7 @@ class Desk:
         self.decider = Decider(policy=DecisionPolicy(settle=SETTLE))
         self.now = START
         self.revision = 0
-        for kind in (Kind.NODE, Kind.POD, Kind.POD_GROUP):
+        for kind in (*NEEDED_KINDS, *OPTIONAL_KINDS):
             self.see(watch(kind))
         for index in range(nodes):
             self.see(node(f"n{index}", gpus=gpus))

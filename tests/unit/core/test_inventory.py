@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from services.core.inventory import MAX_CACHED_CONSTRAINTS, Inventory
+from services.core.inventory import Inventory
+from services.core.judgements import MAX_KEPT
 from services.core.node_rules import Constraints, Verdict
 from services.core.objects import NodeName
 from services.core.quantities import MAX_AMOUNT
-from tests.builders import GPU, node
+from tests.builders import GPU, node, pod
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 ANYWHERE = Constraints()
@@ -78,7 +79,7 @@ def test_a_row_is_used_again_without_its_past() -> None:
     one.remove_node(N1)
     one.put_node(node("n2", gpus=4))
     assert one.free_on(N2)[GPU] == 4
-    snapshot = one.snapshot([ANYWHERE])
+    snapshot = one.snapshot([pod()])
     assert dict(snapshot.rows) == {N2: 0}
 
 
@@ -118,56 +119,56 @@ class TestSnapshot:
     def test_verdicts_of_nodes(self) -> None:
         """Each kind of constraint is judged on every node, also on those that come or change later."""
         one = inventory("n1")
-        assert list(one.snapshot([ON_H100]).verdicts[ON_H100]) == [Verdict.SELECTOR]
+        assert list(one.snapshot().verdicts_for(ON_H100)) == [Verdict.SELECTOR]
         one.put_node(node("n2", labels={"pool": "h100"}))
         one.put_node(node("n1", labels={"pool": "h100"}, is_ready=False))
-        assert list(one.snapshot([ON_H100]).verdicts[ON_H100]) == [Verdict.NOT_READY, Verdict.ADMITTED]
+        assert list(one.snapshot().verdicts_for(ON_H100)) == [Verdict.NOT_READY, Verdict.ADMITTED]
 
     def test_a_node_that_is_gone_admits_nobody(self) -> None:
         """Its row stays until another node takes it."""
         one = inventory("n1", "n2")
-        one.snapshot([ANYWHERE])
+        one.snapshot([pod()])
         one.remove_node(N1)
-        snapshot = one.snapshot([ANYWHERE])
-        assert list(snapshot.verdicts[ANYWHERE]) == [Verdict.ABSENT, Verdict.ADMITTED]
+        snapshot = one.snapshot([pod()])
+        assert list(snapshot.verdicts_for(ANYWHERE)) == [Verdict.ABSENT, Verdict.ADMITTED]
         assert snapshot.node_count == 1
 
     def test_rows_that_were_added_after_a_judgement(self) -> None:
         """Growing arrays never turns an empty row into an open node."""
         one = inventory("n1")
-        one.snapshot([ANYWHERE])
+        one.snapshot([pod()])
         for index in range(100):
             one.put_node(node(f"m{index}"))
-        verdicts = one.snapshot([ANYWHERE]).verdicts[ANYWHERE]
+        verdicts = one.snapshot().verdicts_for(ANYWHERE)
         assert len(verdicts) == 101
         assert set(verdicts) == {Verdict.ADMITTED}
 
     def test_a_snapshot_is_its_readers_own(self) -> None:
         """A solver writes into it; later events do not."""
         one = inventory("n1")
-        snapshot = one.snapshot([ANYWHERE])
+        snapshot = one.snapshot([pod()])
         snapshot.free[0, snapshot.columns[GPU]] = 0
-        snapshot.verdicts[ANYWHERE][0] = Verdict.TAINTED
+        snapshot.verdicts_for(ANYWHERE)[0] = Verdict.TAINTED
         assert one.free_on(N1)[GPU] == 8
-        assert list(one.snapshot([ANYWHERE]).verdicts[ANYWHERE]) == [Verdict.ADMITTED]
+        assert list(one.snapshot().verdicts_for(ANYWHERE)) == [Verdict.ADMITTED]
         one.charge(N1, requests={GPU: 8, "example.com/new": 1})
         assert "example.com/new" not in snapshot.columns
 
     def test_an_empty_cluster(self) -> None:
         """No nodes and no resources are still a snapshot."""
-        snapshot = Inventory().snapshot([ANYWHERE])
+        snapshot = Inventory().snapshot([pod()])
         assert snapshot.node_count == 0
         assert snapshot.free.shape[0] == 0
 
     def test_forgotten_judgements_are_made_again(self) -> None:
         """Only so many kinds of constraints are kept; the answer is the same without."""
         one = inventory("n1")
-        many = [Constraints(node_selector=(("pool", str(index)),)) for index in range(MAX_CACHED_CONSTRAINTS + 50)]
-        one.snapshot([ANYWHERE])
+        many = [Constraints(node_selector=(("pool", str(index)),)) for index in range(MAX_KEPT + 50)]
+        one.snapshot([pod()])
         for constraints in many:
-            one.snapshot([constraints])
-        assert len(one._verdicts) <= MAX_CACHED_CONSTRAINTS
-        assert list(one.snapshot([ANYWHERE]).verdicts[ANYWHERE]) == [Verdict.ADMITTED]
+            one.snapshot().verdicts_for(constraints)
+        assert len(one._judgements._verdicts) <= MAX_KEPT
+        assert list(one.snapshot().verdicts_for(ANYWHERE)) == [Verdict.ADMITTED]
 
 
 def test_a_copy_lives_on_its_own() -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from services.core.constraints import Taint
+from services.core.constraints import LabelSelector, NodeRequirement, PodRules, PodTerm, Taint
 from services.core.inventory import Inventory, Snapshot
 from services.core.node_rules import constraints_of
 from services.core.objects import Node, NodeName, Pod, Uid
 from services.core.reasons import ReasonCode
-from services.core.solver import Placement, Refusal, check, classes_of, solve
-from services.core.trying import constraints_of_all
+from services.core.solver import Placement, Refusal, check, solve
+from services.core.solving.classes import MemberClass, classes_of
 from tests.builders import GPU, members, node, pod
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -25,7 +25,7 @@ def snapshot_of(nodes: Iterable[Node], *, for_pods: Iterable[Pod], used: Mapping
         inventory.put_node(item)
     for name, gpus in (used or {}).items():
         inventory.charge(NodeName(name), requests={GPU: gpus})
-    return inventory.snapshot(constraints_of_all(for_pods))
+    return inventory.snapshot(for_pods)
 
 
 def solved(
@@ -38,9 +38,7 @@ def solved(
 ) -> Placement | Refusal:
     """What the solver says; all are needed where no number is given."""
     snapshot = snapshot_of(on, for_pods=pods, used=used)
-    return solve(
-        snapshot, classes=classes_of(pods, excluded_nodes=excluded), needed=len(pods) if needed is None else needed
-    )
+    return solve(snapshot, members=pods, excluded_nodes=excluded, needed=len(pods) if needed is None else needed)
 
 
 def per_node(answer: Placement | Refusal) -> dict[str, int]:
@@ -121,7 +119,7 @@ class TestPlacing:
         pods = members("g", count=5, gpus=2, cpu=500)
         snapshot = snapshot_of([node("n1"), node("n2")], for_pods=pods)
         before = snapshot.free.copy()
-        answer = solve(snapshot, classes=classes_of(pods), needed=5)
+        answer = solve(snapshot, members=pods, needed=5)
         taken = before - snapshot.free
         assert taken[:, snapshot.columns[GPU]].sum() == 10
         assert taken[:, snapshot.columns["cpu"]].sum() == 2_500
@@ -195,24 +193,41 @@ class TestRefusing:
 class TestClasses:
     """Members that ask for the same are one."""
 
+    @staticmethod
+    def classes_of(pods: list[Pod], excluded: Mapping[Uid, frozenset[NodeName]] | None = None) -> list[MemberClass]:
+        """The classes on an empty cluster."""
+        snapshot = Inventory().snapshot(pods)
+        return list(classes_of(pods, snapshot=snapshot, excluded_nodes=excluded or {}, subgroups={}))
+
     def test_equal_members_are_one_class(self) -> None:
         """Whatever their order and their resources of amount zero."""
         one, other = pod("a"), pod("b")
         other = replace(other, requests={"pods": 1, "cpu": 0, GPU: 1})
-        (found,) = classes_of([other, one])
+        (found,) = self.classes_of([other, one])
         assert [member.metadata.name for member in found.members] == ["a", "b"]
+
+    def test_labels_that_nobody_reads_divide_nothing(self) -> None:
+        """Members of a Job differ in the label of their index."""
+        pods = [pod(f"w-{index}", labels={"index": str(index), "app": "a"}) for index in range(4)]
+        assert len(self.classes_of(pods)) == 1
+        term = PodTerm(
+            topology_key="zone",
+            selector=LabelSelector(requirements=(NodeRequirement(key="index", operator="In", values=("0",)),)),
+        )
+        pods[3] = replace(pods[3], rules=PodRules(affinity=(term,)))
+        assert len(self.classes_of(pods)) == 4
 
     def test_constraints_and_exclusions_divide_classes(self) -> None:
         """Each class is judged as one, so nothing that is judged may differ within."""
         plain, pinned, excluded = pod("a"), pod("b", node_selector={"x": "y"}), pod("c")
-        classes = classes_of([plain, pinned, excluded], excluded_nodes={excluded.metadata.uid: frozenset({N1})})
+        classes = self.classes_of([plain, pinned, excluded], {excluded.metadata.uid: frozenset({N1})})
         assert len(classes) == 3
 
     def test_the_hardest_class_is_first(self) -> None:
         """Scarce resources weigh more than common ones."""
         gpu, memory, cpu = pod("g", gpus=1), pod("m", gpus=0, memory=2**38), pod("c", gpus=0, cpu=64_000)
-        more = pod("h", gpus=4)
-        assert [one.members[0].metadata.name for one in classes_of([cpu, memory, gpu, more])] == ["h", "g", "m", "c"]
+        classes = self.classes_of([cpu, memory, gpu, pod("h", gpus=4)])
+        assert [one.members[0].metadata.name for one in classes] == ["h", "g", "m", "c"]
 
 
 class TestCheck:
@@ -272,7 +287,7 @@ def test_a_thousand_members_cost_one_pass() -> None:
     nodes = [node(f"n{index:03}", gpus=8, cpu=350) for index in range(400)]
     snapshot = snapshot_of(nodes, for_pods=pods)
     before = snapshot.free.copy()
-    answer = solve(snapshot, classes=classes_of(pods), needed=1000)
+    answer = solve(snapshot, members=pods, needed=1000)
     assert isinstance(answer, Placement)
     counts = Counter(answer.nodes.values())
     assert max(counts.values()) == 3

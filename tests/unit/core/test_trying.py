@@ -10,7 +10,7 @@ from services.core.names import REPAIR_WINDOW_ANNOTATION
 from services.core.objects import NodeName
 from services.core.reasons import ReasonCode
 from services.core.solver import Placement, Refusal
-from services.core.trying import Hopeless, constraints_of_all, repair_window, try_gang
+from services.core.trying import Hopeless, repair_window, try_gang
 from tests.builders import gang, lone_gang, members, node, pod, pod_group
 
 DEFAULT = timedelta(seconds=30)
@@ -20,7 +20,7 @@ def snapshot_for(item: Gang) -> Snapshot:
     """One node of eight GPUs."""
     inventory = Inventory()
     inventory.put_node(node("n1"))
-    return inventory.snapshot(constraints_of_all(item.open))
+    return inventory.snapshot(item.open)
 
 
 def with_window(text: str) -> Gang:

@@ -7,6 +7,7 @@ import pytest
 
 from services.contracts.dead_letters import decode_letter
 from services.contracts.streams import CLUSTER_STREAM, DEAD_LETTERS_STREAM, PLACEMENT_STREAM
+from services.core.cluster import OPTIONAL_KINDS
 from services.core.decisions import Committed, Proposed, Refused, Waiting
 from services.core.objects import GangId, Kind, Node, Pod, PodGroup, WatchPhase
 from services.core.reasons import Reason, ReasonCode
@@ -87,7 +88,8 @@ async def test_readiness_names_the_kinds_that_are_not_followed() -> None:
     async with placing() as placer:
         placer.show(*train(), watch(Kind.NODE), watch(Kind.POD, phase=WatchPhase.LISTING))
         await placer.until(lambda: "waiting for the watcher" in placer.detail, what="the detail")
-        assert placer.detail == "waiting for the watcher to follow: pod, podgroup"
+        missing = ", ".join((Kind.POD, *OPTIONAL_KINDS))
+        assert placer.detail == f"waiting for the watcher to follow: {missing}"
         placer.clock.advance(SETTLE_S)
         placer.sync()
         await placer.until_read()

@@ -1,0 +1,73 @@
+"""The pods that hold a place on a node, as far as the rules of other pods look at them.
+
+Bound and promised pods alike, until they have finished. What they ask for is counted in `services.core.inventory`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from services.core.objects import NodeName, Pod, Uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """A pod and the node on which it holds a place."""
+
+    pod: Pod
+    node: NodeName
+
+
+class Occupants:
+    """Occupants by namespace, and those apart that have rules which concern others."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._all: dict[Uid, Occupant] = {}
+        self._by_namespace: dict[str, dict[Uid, Occupant]] = {}
+        self._with_rules: dict[Uid, Occupant] = {}
+
+    def put(self, pod: Pod, *, on: NodeName) -> None:
+        """Add a pod, or replace what was known of it."""
+        self.remove(pod.metadata.uid)
+        one = Occupant(pod=pod, node=on)
+        uid = pod.metadata.uid
+        self._all[uid] = one
+        self._by_namespace.setdefault(pod.metadata.namespace, {})[uid] = one
+        rules = pod.rules
+        if rules.anti_affinity or rules.host_ports or rules.disks or rules.claims:
+            self._with_rules[uid] = one
+
+    def remove(self, uid: Uid) -> Occupant | None:
+        """Take a pod out, and return what was known of it."""
+        one = self._all.pop(uid, None)
+        if one is None:
+            return None
+        self._with_rules.pop(uid, None)
+        namespace = one.pod.metadata.namespace
+        del self._by_namespace[namespace][uid]
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
+        return one
+
+    def get(self, uid: Uid) -> Occupant | None:
+        """Return a pod's place, or None."""
+        return self._all.get(uid)
+
+    def namespaces(self) -> Iterable[str]:
+        """Return the namespaces that have occupants."""
+        return self._by_namespace.keys()
+
+    def in_namespace(self, namespace: str) -> Iterator[Occupant]:
+        """Return the occupants of one namespace."""
+        return iter(self._by_namespace.get(namespace, {}).values())
+
+    def with_rules(self) -> Iterator[Occupant]:
+        """Return those with anti-affinity, host ports, disks or claims."""
+        return iter(self._with_rules.values())
+
+    def copy(self) -> "Occupants":
+        """Return occupants that can be changed without changing these."""
+        twin = Occupants()
+        twin._all, twin._with_rules = dict(self._all), dict(self._with_rules)
+        twin._by_namespace = {name: dict(pods) for name, pods in self._by_namespace.items()}
+        return twin

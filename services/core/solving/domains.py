@@ -1,0 +1,163 @@
+"""Which domains are tried: whole ones, tightest first, for those who must be or would rather be together.
+
+A demand keeps some classes to one domain of a node label. It comes from the gang's topology requests, from the levels
+of the installation (which are preferred where nothing is asked for), and from affinity that members have to each other:
+the first member would choose a domain for all, so domains are tried for all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.core.judgements import Codes
+from services.core.policy import TopologyLevel
+from services.core.solving.board import Board
+from services.core.solving.bounds import capacity
+from services.core.solving.compiling import feeders
+from services.core.solving.rules import Counts, Flags
+from services.core.topology import TopologyRequest
+
+MAX_REGIONS = 128
+"""Combinations of domains that are tried for one kind of demands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Demand:
+    """One domain for all of some classes. `pinned` are the domains of members that are placed already, if any."""
+
+    groups: frozenset[int]
+    label: str
+    codes: Codes
+    pinned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """For each class the nodes to which it is kept, None where it is not."""
+
+    masks: tuple[Flags | None, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Regions:
+    """The combinations of domains that could hold the members, in the order in which they are tried.
+
+    `is_cut` is true once combinations were left out because there were too many. Those that cannot hold as many as are
+    wanted, whatever else happens, are not among them.
+    """
+
+    board: Board
+    demands: Sequence[Demand]
+    wanted: int
+    is_cut: bool = False
+
+    def __iter__(self) -> Iterator[Region]:
+        """Yield each region."""
+        everywhere: tuple[Flags | None, ...] = (None,) * len(self.board.classes)
+        for count, region in enumerate(self._descend(0, everywhere)):
+            if count >= MAX_REGIONS:
+                self.is_cut = True
+                return
+            yield region
+
+    def _descend(self, position: int, masks: tuple[Flags | None, ...]) -> Iterator[Region]:
+        if position == len(self.demands):
+            yield Region(masks=masks)
+            return
+        demand = self.demands[position]
+        for code in self._candidates(demand, masks):
+            inside = demand.codes == code
+            narrowed = tuple(
+                (inside if mask is None else mask & inside) if group in demand.groups else mask
+                for group, mask in enumerate(masks)
+            )
+            yield from self._descend(position + 1, narrowed)
+
+    def _candidates(self, demand: Demand, masks: tuple[Flags | None, ...]) -> list[int]:
+        """Return the domains that could hold as many as are wanted: those that hold all first, tightest first."""
+        board = self.board
+        count = int(demand.codes.max(initial=-1)) + 1
+        if not count:
+            return []
+        held = np.zeros(count, dtype=np.int64)
+        total = np.zeros(count, dtype=np.int64)
+        is_whole = np.ones(count, dtype=np.bool_)
+        for group in sorted(demand.groups):
+            room = self._by_domain(demand.codes, capacity(board, group, within=masks[group]), count)
+            held += np.minimum(room, board.left[group])
+            total += room
+            is_whole &= room >= board.left[group]
+        members = sum(board.left[group] for group in demand.groups)
+        others = sum(board.left) - members
+        possible = held + others >= self.wanted if members else np.ones(count, dtype=np.bool_)
+        if members:
+            possible &= held > 0
+        if demand.pinned:
+            is_pinned = np.zeros(count, dtype=np.bool_)
+            is_pinned[list(demand.pinned)] = True
+            possible &= is_pinned
+        names = self._first_names(demand.codes, count)
+        usable = np.flatnonzero(possible)
+        order = np.lexsort((names[usable], np.where(is_whole[usable], total[usable], -held[usable]), ~is_whole[usable]))
+        return [int(code) for code in usable[order]]
+
+    @staticmethod
+    def _by_domain(codes: Codes, room: Counts, count: int) -> Counts:
+        inside = codes >= 0
+        return np.bincount(codes[inside], weights=room[inside], minlength=count).astype(np.int64)
+
+    def _first_names(self, codes: Codes, count: int) -> Counts:
+        """Return the position of each domain's first node by name, so that ties do not depend on who was seen first."""
+        names = np.full(count, len(codes), dtype=np.int64)
+        inside = codes >= 0
+        np.minimum.at(names, codes[inside], self.board.snapshot.ranks[inside])
+        return names
+
+
+def anchors(board: Board) -> tuple[Demand, ...]:
+    """Return the demands that follow from affinity of members to each other, where no such pod is there yet.
+
+    The classes that are meant come along, because they bring what the others have to be near to.
+    """
+    found: dict[str, set[int]] = {}
+    codes: dict[str, Codes] = {}
+    for group, one in enumerate(board.classes):
+        near = board.rules[group].near
+        if near is None or near.has_pods:
+            continue
+        together = {group, *feeders(board, group)}
+        for term, counter in zip(one.rules.affinity, near.counters, strict=True):
+            found.setdefault(term.topology_key, set()).update(together)
+            codes[term.topology_key] = counter.codes
+    return tuple(
+        Demand(groups=frozenset(groups), label=label, codes=codes[label]) for label, groups in sorted(found.items())
+    )
+
+
+def wider_than(label: str, *, levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
+    """Return the labels to fall back to from a preferred level: wider ones, the nearest first."""
+    labels = [level.node_label for level in levels]
+    return tuple(reversed(labels[: labels.index(label)])) if label in labels else ()
+
+
+def relaxations(requests: Sequence[TopologyRequest], *, levels: Sequence[TopologyLevel]) -> list[list[TopologyRequest]]:
+    """Return the requests as they are tried: the preferred ones at their own level, then wider, at last not at all."""
+    ladders = [
+        (one.level_label, *wider_than(one.level_label, levels=levels), "")
+        if not one.is_required
+        else (one.level_label,)
+        for one in requests
+    ]
+    depth = max((len(ladder) for ladder in ladders), default=1)
+    steps: list[list[TopologyRequest]] = []
+    for step in range(depth):
+        chosen = [(one, ladder[min(step, len(ladder) - 1)]) for one, ladder in zip(requests, ladders, strict=True)]
+        steps.append(
+            [
+                TopologyRequest(level_label=label, is_required=one.is_required, subgroup=one.subgroup)
+                for one, label in chosen
+                if label
+            ]
+        )
+    return steps

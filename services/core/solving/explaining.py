@@ -1,0 +1,139 @@
+"""Why members cannot be placed: of those that are left, what keeps them from each node, counted."""
+
+from collections import Counter
+
+import numpy as np
+
+from services.core.node_rules import REASON_OF_VERDICT, TEXT_OF_VERDICT, Verdict
+from services.core.quantities import shown
+from services.core.reasons import Reason, ReasonCode
+from services.core.solving.board import Board
+from services.core.solving.finding import Aim, Finding
+from services.core.solving.rules import Flags
+
+_TEXT_OF_RULE: dict[ReasonCode, str] = {
+    ReasonCode.HOST_PORT_IN_USE: "in use by other pods at a host port that these pods need",
+    ReasonCode.VOLUME_IN_USE: "closed to a volume that one pod or one node may use, and that is in use",
+    ReasonCode.POD_ANTI_AFFINITY_MISMATCH: "in a domain with pods that have to be apart from these",
+    ReasonCode.TOPOLOGY_SPREAD_MISMATCH: "where one more pod would make the spread too uneven",
+    ReasonCode.POD_AFFINITY_MISMATCH: "in no domain with the pods that these have to be near to",
+    ReasonCode.VOLUME_LIMIT_EXCEEDED: "at the limit of volumes that can be attached",
+}
+
+
+def reasons_of(board: Board, finding: Finding, aim: Aim) -> tuple[Reason, ...]:
+    """Return why fewer than needed can be placed. The board holds the best that was found afterwards."""
+    board.replay(finding.moves)
+    reasons = [
+        Reason(
+            code=ReasonCode.INSUFFICIENT_CAPACITY,
+            message=f"{finding.placed} of the {aim.needed} needed pods can be placed",
+            count=finding.placed,
+        )
+    ]
+    if not board.snapshot.node_count:
+        return (*reasons, Reason(code=ReasonCode.NO_NODES, message="the cluster has no nodes"))
+    if finding.failed_label:
+        reasons.append(_level_reason(board, finding.failed_label))
+    seen: set[tuple[ReasonCode, str]] = set()
+    for group, left in enumerate(board.left):
+        if not left:
+            continue
+        for reason in _reasons_of_class(board, group):
+            if (reason.code, reason.subject) not in seen:
+                seen.add((reason.code, reason.subject))
+                reasons.append(reason)
+    if finding.was_searched:
+        reasons.append(_search_reason(is_proved=finding.is_proved))
+    return tuple(reasons)
+
+
+def text_of_rule(code: ReasonCode) -> str:
+    """Return what a node is that breaks a rule among pods, as the end of a sentence."""
+    return _TEXT_OF_RULE[code]
+
+
+def _level_reason(board: Board, label: str) -> Reason:
+    codes = board.snapshot.judgements.domains(label).codes[: len(board.snapshot.names)]
+    count = len(np.unique(codes[codes >= 0]))
+    what = f"none of the {count} domains of {label} holds all pods" if count else f"no node has the label {label}"
+    return Reason(code=ReasonCode.TOPOLOGY_PLACEMENT_FAILED, message=what, count=count, subject=label)
+
+
+def _search_reason(*, is_proved: bool) -> Reason:
+    if is_proved:
+        text = "every placement was looked at or excluded: none places as many pods as are needed"
+        return Reason(code=ReasonCode.NO_PLACEMENT_EXISTS, message=text)
+    text = "the search for a placement gave up at its bound; one may exist"
+    return Reason(code=ReasonCode.SEARCH_BUDGET_EXHAUSTED, message=text)
+
+
+def _reasons_of_class(board: Board, group: int) -> list[Reason]:
+    refusals = board.classes[group].storage.refusals
+    if refusals:
+        return list(refusals)
+    one = board.classes[group]
+    admitted: Flags = board.snapshot.verdicts_for(one.constraints)[: len(board.snapshot.names)] == Verdict.ADMITTED
+    return [*_shortages(board, group, admitted), *_broken_rules(board, group), *_verdicts(board, group)]
+
+
+def _shortages(board: Board, group: int, admitted: Flags) -> list[Reason]:
+    total = int(admitted.sum())
+    if not total:
+        return []
+    reasons = []
+    for resource, amount in board.classes[group].requests:
+        column = board.snapshot.columns.get(resource)
+        free = np.zeros(total, dtype=np.int64) if column is None else np.maximum(board.free[admitted, column], 0)
+        short = int((free < amount).sum())
+        if not short:
+            continue
+        most, asked = shown(int(free.max()), resource=resource), shown(amount, resource=resource)
+        what = (
+            f"no node has {asked} free {resource}"
+            if short == total
+            else f"{short} of {total} nodes have less than {asked} free {resource}"
+        )
+        reasons.append(
+            Reason(
+                code=ReasonCode.INSUFFICIENT_RESOURCE,
+                message=f"{what} (largest free is {most})",
+                count=short,
+                subject=resource,
+            )
+        )
+    return reasons
+
+
+def _broken_rules(board: Board, group: int) -> list[Reason]:
+    """Return the rules among pods that admitted nodes break beside what could be placed; of each node the first."""
+    rules = board.rules[group]
+    if not (rules.forbidden or rules.spreads or rules.near or board.classes[group].storage.attached):
+        return []
+    counts: Counter[ReasonCode] = Counter()
+    for row in np.flatnonzero(rules.static & ~board.admits(group)).tolist():
+        code = board.refusal_on(group, row)
+        if code is not None:
+            counts[code] += 1
+    return [
+        Reason(code=code, message=_counted(counts[code], text), count=counts[code])
+        for code, text in _TEXT_OF_RULE.items()
+        if counts[code]
+    ]
+
+
+def _verdicts(board: Board, group: int) -> list[Reason]:
+    one = board.classes[group]
+    verdicts = board.snapshot.verdicts_for(one.constraints)[: len(board.snapshot.names)]
+    reasons = []
+    for kind, code in REASON_OF_VERDICT.items():
+        count = int((verdicts == kind).sum())
+        if kind is Verdict.EXCLUDED:
+            count = sum(name in board.snapshot.rows for name in one.excluded_nodes)
+        if count:
+            reasons.append(Reason(code=code, message=_counted(count, TEXT_OF_VERDICT[kind]), count=count))
+    return reasons
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} node{'s are' if count > 1 else ' is'} {what}"
