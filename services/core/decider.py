@@ -93,9 +93,7 @@ class Decider:
         if effects.roomier_nodes:
             self._roomier |= effects.roomier_nodes
             self._room_cause = cause
-        for gang in self._wants.opened(effects):
-            self._awake.add(gang)
-            self._records[gang].cause = cause
+        self._awake |= self._wants.opened(effects)
 
     def observe_decision(self, decision: Decision, *, at: datetime) -> None:
         """Fold a decision, our own or another's."""
@@ -399,5 +397,4 @@ class Decider:
 
     def _withdraw(self, uid: Uid) -> None:
         node = self.cluster.withdraw(uid)
-        if node is not None:
-            self._roomier.add(node)
+        self._roomier |= set() if node is None else {node}

@@ -20,7 +20,7 @@ from tests.cases.check import FOLDER, Case, UnknownWord, judge, load_case, solve
 from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
 from tests.cases.play import play
 
-SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C05", "C06", "C07", "C08", "C09", "C10", "C12")
+SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C05", "C06", "C07", "C08", "C09", "C10")
 IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE})
 
 HEADING = "Each line names a fault that must not happen; ok: it did not happen here."

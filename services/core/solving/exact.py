@@ -30,6 +30,15 @@ class _Question:
     """A row per class of `groups`, a column per node of `rows`."""
 
 
+class _QuietHighs(highspy.Highs):
+    """HiGHS without a word on standard output, where the answers of commands are read by programs."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802 - the library's name
+        """The library's own constructor calls this first, and whatever comes first prints its banner."""
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()
+
+
 def is_exact(board: Board) -> bool:
     """Tell whether amounts, and at most one member of a class per node, are all that members do to each other."""
     return all(
@@ -103,9 +112,8 @@ def _enough_of_each_kind(board: Board, room: Counts, *, members: int) -> Rows:
 
 
 def _answer(board: Board, question: _Question, *, needed: int) -> Counts | Outcome:
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its stubs leave this out
+    solver = _QuietHighs()  # type: ignore[no-untyped-call]  # its stubs leave this out
     for name, value in (
-        ("output_flag", False),
         ("threads", 1),
         ("random_seed", 0),
         ("mip_max_nodes", MAX_TREE_NODES),

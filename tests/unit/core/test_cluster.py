@@ -187,7 +187,7 @@ class TestNodes:
         """Its pods keep their hold, in case that it comes back under them."""
         item = node()
         cluster = cluster_of(item, pod("a", gpus=3, node="n1"))
-        assert cluster.apply(deleted(item), revision=3) == NOTHING
+        assert cluster.apply(deleted(item), revision=3) == Effects(moves_pods=True)
         assert cluster.inventory.node_count == 0
         cluster.apply(applied(node(version="2")), revision=4)
         assert free_gpus(cluster) == 5
