@@ -36,7 +36,7 @@ class _QuietHighs(highspy.Highs):
     def enableCallbacks(self) -> None:  # noqa: N802 - the library's name
         """The library's own constructor calls this first, and whatever comes first prints its banner."""
         self.setOptionValue("output_flag", False)
-        super().enableCallbacks()
+        super().enableCallbacks()  # type: ignore[no-untyped-call]  # as above
 
 
 def is_exact(board: Board) -> bool:
