@@ -85,6 +85,9 @@ format: $(STAMP) ## format the code, and fix what ruff can fix
 bench-demo: $(STAMP) ## the demo against its goals
 	@$(PYTHON) -m bench.demo
 
+bench-audit: $(STAMP) ## the audit of a large cluster against its goals
+	@$(PYTHON) -m bench.audit
+
 bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
 	@$(PYTHON) -m bench.binder
 

@@ -12,22 +12,20 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
-import orjson
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
-from rich.table import Table
 
+from bench.cluster_process import ClusterServer
 from bench.cluster_server import SENT_ANNOTATION
+from bench.measures import Measure, show, write
 from services.contracts.cluster_codec import decode_change
 from services.contracts.streams import CLUSTER_STREAM
 from services.contracts.subjects import CLUSTER
@@ -45,24 +43,6 @@ RATE_GOAL = 1000.0
 LATENCY_GOAL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One figure. `goal` is an upper limit, or a lower one where `is_floor`; None where there is none."""
-
-    name: str
-    value: float
-    unit: str
-    goal: float | None = None
-    is_floor: bool = False
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is met."""
-        if self.goal is None:
-            return None
-        return self.value >= self.goal if self.is_floor else self.value <= self.goal
-
-
 @click.command(help=__doc__)
 @click.option("--pods", default=50_000, show_default=True)
 @click.option("--nodes", default=5_000, show_default=True)
@@ -75,18 +55,9 @@ def main(pods: int, nodes: int, rate: int, seconds: int, burst: int) -> None:
         # Two changes of one pod may coalesce, and the second would stand for both.
         raise click.UsageError("--pods must be at least --rate times --seconds, and at least --burst")
     measures = asyncio.run(_measured(pods=pods, nodes=nodes, rate=rate, seconds=seconds, burst=burst))
-    _print(measures)
-    RESULT.parent.mkdir(exist_ok=True)
-    # Whoever reads the figures should know how busy the machine was with other things.
-    machine = {
-        "load_average": os.getloadavg(),
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-    }
+    show(measures, title="watcher")
     inputs = {"pods": pods, "nodes": nodes, "rate": rate, "seconds": seconds, "burst": burst}
-    document = {"inputs": inputs, "machine": machine, "measures": [asdict(measure) for measure in measures]}
-    RESULT.write_text(json.dumps(document, indent=2) + "\n")
+    write(measures, inputs=inputs, path=RESULT)
 
 
 async def _measured(*, pods: int, nodes: int, rate: int, seconds: int, burst: int) -> list[Measure]:
@@ -94,7 +65,7 @@ async def _measured(*, pods: int, nodes: int, rate: int, seconds: int, burst: in
         directory = Path(name)
         async with (
             EmbeddedNats() as nats,
-            _ClusterServer.started(directory, pods=pods, nodes=nodes) as cluster,
+            ClusterServer.started(directory, pods=pods, nodes=nodes) as cluster,
             Bus(url=nats.url, name="bench", readiness=Readiness()) as bus,
         ):
             await bus.ensure_streams([CLUSTER_STREAM])
@@ -135,16 +106,14 @@ async def _restart(bus: Bus, *, watcher: "_Process") -> list[Measure]:
     ]
 
 
-async def _relist(bus: Bus, *, cluster: "_ClusterServer") -> list[Measure]:
+async def _relist(bus: Bus, *, cluster: ClusterServer) -> list[Measure]:
     started_s = time.monotonic()
     await cluster.ask({"do": "compact"})
     await _synced(bus, after=2, kinds=(Kind.POD,))
     return [Measure(name="410 to SYNCED again, nothing changed", value=time.monotonic() - started_s, unit="s")]
 
 
-async def _steady(
-    bus: Bus, *, cluster: "_ClusterServer", watcher: "_Process", rate: int, seconds: int
-) -> list[Measure]:
+async def _steady(bus: Bus, *, cluster: ClusterServer, watcher: "_Process", rate: int, seconds: int) -> list[Measure]:
     before_s = watcher.processor_s()
     latencies_s, took_s = await _changed(
         bus, cluster=cluster, command={"do": "change", "rate": rate, "count": rate * seconds}
@@ -167,7 +136,7 @@ async def _steady(
     ]
 
 
-async def _burst(bus: Bus, *, cluster: "_ClusterServer", count: int) -> list[Measure]:
+async def _burst(bus: Bus, *, cluster: ClusterServer, count: int) -> list[Measure]:
     latencies_s, took_s = await _changed(bus, cluster=cluster, command={"do": "change", "rate": 0, "count": count})
     return [
         Measure(name=f"burst of {count}: changes per second", value=len(latencies_s) / took_s, unit="changes/s"),
@@ -175,7 +144,7 @@ async def _burst(bus: Bus, *, cluster: "_ClusterServer", count: int) -> list[Mea
     ]
 
 
-async def _changed(bus: Bus, *, cluster: "_ClusterServer", command: dict[str, object]) -> tuple[list[float], float]:
+async def _changed(bus: Bus, *, cluster: ClusterServer, command: dict[str, object]) -> tuple[list[float], float]:
     """Have pods changed, and read each change from the stream; returns latencies and how long it all took."""
     ready, latencies_s = asyncio.Event(), list[float]()
     batch_id = str(time.monotonic_ns())
@@ -274,56 +243,6 @@ async def _metric(watcher: _Process, name: str, **labels: str) -> float:
         for sample in family.samples
         if sample.name == name and labels.items() <= sample.labels.items() and sample.labels["kind"] in {"pod", "node"}
     )
-
-
-class _ClusterServer:
-    """The API server in its process, asked over its standard input."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Use a started process."""
-        self._process = process
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def started(cls, directory: Path, *, pods: int, nodes: int) -> AsyncIterator["_ClusterServer"]:
-        """Start it, and wait until it holds everything."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.cluster_server", str(directory / "kubeconfig"), str(pods), str(nodes)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        server = cls(process)
-        try:
-            await server._answer()
-            yield server
-        finally:
-            process.terminate()
-            await process.wait()
-
-    async def ask(self, command: dict[str, object]) -> None:
-        """Have something done, and wait until it is."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps(command) + b"\n")
-        await self._answer()
-
-    async def _answer(self) -> None:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        assert line.strip() == b"done", line
-
-
-def _print(measures: list[Measure]) -> None:
-    table = Table(title="watcher")
-    for column in ("measure", "value", "goal", ""):
-        is_name = column == "measure"
-        table.add_column(column, justify="left" if is_name else "right", no_wrap=not is_name)
-    for measure in measures:
-        sign = "≥" if measure.is_floor else "≤"
-        goal = "" if measure.goal is None else f"{sign} {measure.goal:g} {measure.unit}"
-        verdict = {None: "", True: "met", False: "[bold]missed[/bold]"}[measure.is_met]
-        table.add_row(measure.name, f"{measure.value:,.2f} {measure.unit}", goal, verdict)
-    Console().print(table)
-    Console().print(f"{os.cpu_count()} cores, load average of the last minute {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -90,17 +90,18 @@ SOURCES: tuple[Source, ...] = (
         "nodes",
         "Node",
         about="kernels, container runtimes, kubelets",
-        keep=(*_META, "metadata.labels", "spec.taints", "spec.unschedulable", "status.nodeInfo"),
+        keep=(*_META, "status.nodeInfo"),
     ),
     _list(
         "pods",
         "Pod",
         about="members of groups, control-plane components",
         keep=(
-            *_ALIVE,
+            "metadata.name",
+            "metadata.namespace",
+            "metadata.uid",
+            "metadata.deletionTimestamp",
             "metadata.labels.component",
-            "metadata.labels.k8s-app",
-            "metadata.ownerReferences",
             "spec.nodeName",
             "spec.schedulerName",
             "spec.schedulingGroup",
@@ -110,8 +111,6 @@ SOURCES: tuple[Source, ...] = (
             "spec.resourceClaims",
             "spec.containers",
             "status.phase",
-            "status.conditions",
-            "status.resourceClaimStatuses",
         ),
     ),
     _list("namespaces", "Namespace", about="labels of namespaces", keep=(*_ALIVE, "metadata.labels")),
@@ -244,7 +243,7 @@ BY_KEY: Mapping[str, Source] = {one.key: one for one in SOURCES}
 
 
 def trimmed(manifest: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
-    """Return the part of an object that is kept. Containers keep their image, and their command in kube-system."""
+    """Return the part of an object that is kept. Of pods only those in kube-system keep containers."""
     if not source.keep:
         metadata = {key: value for key, value in (manifest.get("metadata") or {}).items() if key != "managedFields"}
         return {**manifest, "metadata": metadata}
@@ -252,8 +251,9 @@ def trimmed(manifest: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
     for path in source.keep:
         _copy(manifest, kept, path.split("."))
     if source.kind == "Pod":
-        in_system = kept["metadata"].get("namespace") == "kube-system"
-        kept["spec"]["containers"] = _containers(kept["spec"], fields=_RUN if in_system else _RUN[:1])
+        containers = kept["spec"].pop("containers", None)
+        if kept["metadata"].get("namespace") == "kube-system":
+            kept["spec"]["containers"] = _containers({"containers": containers}, fields=_RUN)
     elif "template" in kept["spec"]:
         inner = kept["spec"]["template"].get("spec") or {}
         kept["spec"]["template"] = {"spec": {"containers": _containers(inner, fields=_RUN)}}
