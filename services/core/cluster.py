@@ -236,6 +236,7 @@ class Cluster:
         if pod.node or pod.is_terminating or pod.is_finished:
             freed |= self._withdrawn(pod.metadata.uid)
         self._pods[key] = pod
+        self.inventory.mix.add_pod(pod)
         if pod.node and not pod.is_finished:
             self.inventory.place(pod, on=pod.node)
         moved = self._grouping.put_pod(pod)
@@ -264,7 +265,7 @@ class Cluster:
 
     def _forget(self, key: ObjectKey) -> set[NodeName]:
         """Take a pod off its node, and return the node that it left."""
-        pod = self._pods.pop(key)
+        self.inventory.mix.remove_pod(pod := self._pods.pop(key))
         if not pod.node or pod.is_finished:
             return set()
         self.inventory.leave(pod.metadata.uid)

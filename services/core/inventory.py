@@ -16,6 +16,7 @@ from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import Node, NodeName, Pod, Uid
 from services.core.occupants import Occupant, Occupants
 from services.core.quantities import MAX_AMOUNT, Resources
+from services.core.sizes import Size, SizeMix
 from services.core.storage import Storage
 
 Amounts = NDArray[np.int64]
@@ -45,6 +46,8 @@ class Snapshot:
     occupants: Occupants
     storage: Storage
     namespaces: NamespaceLabels
+    mix: Mapping[Size, int]
+    """The sizes seen lately, for which room should stay useful."""
     ignored: frozenset[Uid] = frozenset()
     """Occupants that count for nothing: those whose own places are in question."""
     placed: dict[Uid, Occupant] = field(default_factory=dict)
@@ -96,6 +99,7 @@ class Inventory:
         self._ranks: NDArray[np.int64] | None = None
         self.occupants = Occupants()
         self.storage = Storage()
+        self.mix = SizeMix()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         # Pods may be seen before their node: what they use is kept until it appears.
         self._early: dict[NodeName, dict[str, int]] = {}
@@ -188,6 +192,7 @@ class Inventory:
             self.storage.copy(),
             dict(self.namespaces),
         )
+        twin.mix = self.mix.copy()
         twin._early = {name: dict(amounts) for name, amounts in self._early.items()}
         return twin
 
@@ -214,6 +219,7 @@ class Inventory:
             occupants=self.occupants,
             storage=self.storage,
             namespaces=self.namespaces,
+            mix=self.mix.coarse(),
             ignored=without,
         )
 

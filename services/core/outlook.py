@@ -57,13 +57,15 @@ class Outlook:
     """Expected waste in devices, for one resource and one mix.
 
     `stranded_by_cpu` and `stranded_by_memory` have a row per unit of CPU or memory and a column per unit of devices.
-    `sizes` and `weights` are the shares asked for, in units of remainders, for `remainder_waste`.
+    `sizes` and `weights` are the shares asked for, in units of remainders, for `remainder_waste`; `unrivalled` is what
+    that gives where no device is shared.
     """
 
     stranded_by_cpu: Floats
     stranded_by_memory: Floats
     sizes: Ints
     weights: Floats
+    unrivalled: Floats
 
 
 def outlook_of(mix: Mapping[Size, int], *, resource: str) -> Outlook:
@@ -94,6 +96,7 @@ def _outlook(mix: tuple[tuple[Size, int], ...]) -> Outlook:
         ),
         sizes=singles,
         weights=by_single,
+        unrivalled=_remainder_waste(singles, by_single, rivals=np.zeros(REMAINDERS + 1, dtype=np.int64)),
     )
 
 
@@ -102,15 +105,18 @@ def remainder_waste(outlook: Outlook, *, rivals: Ints) -> Floats:
 
     `rivals` has the number of devices that have each share free.
     """
-    total = float(outlook.weights.sum()) or 1.0
-    alone = total * (LEFT_ALONE + RIVALRY * rivals)
+    return _remainder_waste(outlook.sizes, outlook.weights, rivals=rivals) if rivals.any() else outlook.unrivalled
+
+
+def _remainder_waste(sizes: Ints, weights: Floats, *, rivals: Ints) -> Floats:
+    alone = (float(weights.sum()) or 1.0) * (LEFT_ALONE + RIVALRY * rivals)
     as_it_is = np.exp(-np.arange(REMAINDERS + 1) / REMAINDERS / REMAINDER_TEMPERATURE)
     good = np.ones(REMAINDERS + 1)
-    fitting = np.searchsorted(outlook.sizes, np.arange(REMAINDERS + 1), side="right")
-    fitting_weight = np.concatenate(([0.0], np.cumsum(outlook.weights)))[fitting]
+    fitting = np.searchsorted(sizes, np.arange(REMAINDERS + 1), side="right")
+    fitting_weight = np.concatenate(([0.0], np.cumsum(weights)))[fitting]
     for free in range(1, REMAINDERS + 1):
         some = fitting[free]
-        filled = float(outlook.weights[:some] @ good[free - outlook.sizes[:some]])
+        filled = float(weights[:some] @ good[free - sizes[:some]])
         good[free] = (filled + alone[free] * as_it_is[free]) / (fitting_weight[free] + alone[free])
     waste: Floats = -REMAINDER_TEMPERATURE * np.log(good)
     return waste

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from services.core.objects import Pod
+from services.core.quantities import CPU
+
 BUCKET_S = 3600
 """Pods created within the same hour weigh the same."""
 HALF_LIFE_BUCKETS = 24
@@ -40,44 +43,94 @@ class Size:
 
 @dataclass(slots=True, kw_only=True)
 class SizeMix:
-    """How many pods of each size exist, by the hour of their creation."""
+    """How many pods of each size exist, by the hour of their creation.
+
+    Pods that take no device are not counted: nothing has to stay useful for them but what devices need beside them.
+    """
 
     _counts: dict[int, dict[Size, int]] = field(default_factory=dict)
+    _newest: int = 0
+    #: Weight of each size, beside a pod of the newest hour with 2 ** 32.
+    _weights: dict[Size, int] = field(default_factory=dict)
+    _coarse: Mapping[Size, int] | None = None
 
     def add(self, size: Size, *, created_at: datetime) -> None:
         """Count a pod."""
-        sizes = self._counts.setdefault(_bucket(created_at), {})
-        sizes[size] = sizes.get(size, 0) + 1
+        self._count(size, bucket=_bucket(created_at), change=1)
 
     def remove(self, size: Size, *, created_at: datetime) -> None:
         """Count a pod no more."""
-        bucket = _bucket(created_at)
-        sizes = self._counts[bucket]
-        sizes[size] -= 1
-        if not sizes[size]:
-            del sizes[size]
-        if not sizes:
-            del self._counts[bucket]
+        self._count(size, bucket=_bucket(created_at), change=-1)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Count a pod of the cluster."""
+        self.add(size_of(pod), created_at=pod.metadata.created_at)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Count a pod of the cluster no more."""
+        self.remove(size_of(pod), created_at=pod.metadata.created_at)
+
+    def copy(self) -> "SizeMix":
+        """Return a mix that can be changed without changing this one."""
+        counts = {bucket: dict(sizes) for bucket, sizes in self._counts.items()}
+        return SizeMix(_counts=counts, _newest=self._newest, _weights=dict(self._weights), _coarse=self._coarse)
 
     def coarse(self) -> Mapping[Size, int]:
         """Return the mix in few parts, so that it is the same most of the time although pods come and go.
 
-        Each hour's weight is a whole number, the newest's 2 ** 32; what rounds to no part is left out.
+        What rounds to no part is left out.
         """
+        if self._coarse is None:
+            total, part = sum(self._weights.values()), 1
+            while total // part >= COARSE_TOTAL:
+                part *= 2
+            parts = {size: (2 * weight + part) // (2 * part) for size, weight in sorted(self._weights.items())}
+            self._coarse = {size: count for size, count in parts.items() if count}
+        return self._coarse
+
+    def _count(self, size: Size, *, bucket: int, change: int) -> None:
+        if not size.device_milli:
+            return
+        self._coarse = None
+        sizes = self._counts.setdefault(bucket, {})
+        sizes[size] = sizes.get(size, 0) + change
+        if not sizes[size]:
+            del sizes[size]
+        if not sizes:
+            del self._counts[bucket]
         newest = max(self._counts, default=0)
-        weights: dict[Size, int] = {}
-        for bucket, sizes in self._counts.items():
-            if (age := newest - bucket) > FORGOTTEN_BUCKETS:
-                continue
-            weight = _WEIGHTS[age]
-            for size, count in sizes.items():
-                weights[size] = weights.get(size, 0) + weight * count
-        part = 1
-        total = sum(weights.values())
-        while total // part >= COARSE_TOTAL:
-            part *= 2
-        parts = {size: (2 * weight + part) // (2 * part) for size, weight in sorted(weights.items())}
-        return {size: count for size, count in parts.items() if count}
+        if newest != self._newest:
+            # Everybody's age is another now.
+            self._newest = newest
+            self._weights = {}
+            for other, others in self._counts.items():
+                for one, count in others.items():
+                    self._weigh(one, age=newest - other, count=count)
+        else:
+            self._weigh(size, age=newest - bucket, count=change)
+
+    def _weigh(self, size: Size, *, age: int, count: int) -> None:
+        weight = self._weights.get(size, 0) + count * _weight(age)
+        self._weights[size] = weight
+        if not weight:
+            del self._weights[size]
+
+
+def size_of(pod: Pod) -> Size:
+    """Return the size of a pod by its extended resource; of several, the one of which it asks for most."""
+    devices, resource = max(
+        ((amount, name) for name, amount in pod.requests.items() if "/" in name and amount > 0), default=(0, "")
+    )
+    return Size(
+        cpu_milli=pod.requests.get(CPU, 0),
+        memory_bytes=pod.requests.get("memory", 0),
+        resource=resource,
+        devices=devices,
+    )
+
+
+def _weight(age: int) -> int:
+    return _WEIGHTS[age] if age < len(_WEIGHTS) else 0
 
 
 def _bucket(created_at: datetime) -> int:

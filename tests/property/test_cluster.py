@@ -104,6 +104,7 @@ def known(cluster: Cluster) -> dict[str, Any]:
         "nodes": {node.metadata.name: node for node in cluster.inventory.nodes()},
         "pods": {pod.metadata.name: pod for pod in cluster.pods()},
         "gangs": {gang: cluster.gang(gang) for gang in cluster.gang_ids()},
+        "mix": list(cluster.inventory.mix.coarse().items()),
     }
 
 

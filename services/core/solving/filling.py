@@ -15,6 +15,7 @@ from services.core.solving.board import Board, Rows
 from services.core.solving.classes import scarcest
 from services.core.solving.compiling import liked_near
 from services.core.solving.rules import Counts, Flags
+from services.core.solving.usefulness import waste_keys
 
 Masks = Sequence[Flags | None]
 """For each class the nodes to which it is kept; None keeps it to none."""
@@ -24,7 +25,7 @@ class Manner(Enum):
     """How nodes are chosen among those that are liked equally."""
 
     FEWEST = "fewest"
-    """The node that takes most of the class, and of those the one that is left with the least."""
+    """The node that takes most of the class, then the one whose room stays most useful, then that with least left."""
     TIGHTEST = "tightest"
     """The node that is left with the least of what is scarce."""
     EVENEST = "evenest"
@@ -120,7 +121,8 @@ def _keys(board: Board, group: int, filling: Filling, *, usable: Rows, room: Cou
     keys: list[Counts] = [board.snapshot.ranks[usable]]
     match filling.manner:
         case Manner.FEWEST:
-            keys += [left, -np.minimum(room[usable], wanted)]
+            taken = np.minimum(room[usable], wanted)
+            keys += [left, *waste_keys(board, group, rows=usable, counts=taken), -taken]
         case Manner.TIGHTEST:
             keys += [-np.minimum(room[usable], wanted), left]
         case Manner.EVENEST:

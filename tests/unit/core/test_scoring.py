@@ -144,6 +144,23 @@ def test_an_old_pod_weighs_less() -> None:
     assert whole(cpu=3) not in coarse
 
 
+def test_pods_without_devices_are_not_in_the_mix() -> None:
+    """Nothing has to be kept for them but what devices need."""
+    mix = SizeMix()
+    mix.add(Size(cpu_milli=8000), created_at=NOON)
+    assert not mix.coarse()
+
+
+def test_a_copy_is_a_mix_of_its_own() -> None:
+    """What is imagined leaves the cluster's mix as it is."""
+    mix = SizeMix()
+    mix.add(whole(cpu=1), created_at=NOON)
+    twin = mix.copy()
+    twin.add(whole(cpu=2), created_at=NOON)
+    assert set(mix.coarse()) == {whole(cpu=1)}
+    assert set(twin.coarse()) == {whole(cpu=1), whole(cpu=2)}
+
+
 def test_few_of_many_pods_do_not_change_the_coarse_mix() -> None:
     """Another pod beside thousands leaves the mix as it was, so that nothing is computed anew."""
     mix = SizeMix()

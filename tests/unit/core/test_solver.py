@@ -71,6 +71,26 @@ class TestPlacing:
         answer = solved(members("g", count=10), on=[node("n1", gpus=3), node("n2", gpus=8), node("n3", gpus=8)])
         assert per_node(answer) == {"n2": 8, "n3": 2}
 
+    def test_of_equal_nodes_the_one_stays_useful_for_what_was_seen(self) -> None:
+        """Of two nodes with one GPU free, the one where the usual pod does not fit goes to one that needs few CPUs."""
+        light, usual = pod("light", cpu=1000), pod("usual", cpu=12_000)
+        inventory = Inventory()
+        inventory.put_node(node("n1", gpus=1, cpu=16_000))
+        inventory.put_node(node("n2", gpus=1, cpu=4_000))
+        inventory.mix.add_pod(usual)
+        answer = solve(inventory.snapshot([light]), members=(light,), needed=1)
+        assert per_node(answer) == {"n2": 1}
+
+    def test_a_pod_without_devices_keeps_off_nodes_with_free_ones(self) -> None:
+        """Its CPUs would strand a GPU of the first node by name; the second has none."""
+        usual, service = pod("usual", cpu=12_000), pod("service", gpus=0, cpu=8000)
+        inventory = Inventory()
+        inventory.put_node(node("n1", gpus=1, cpu=16_000))
+        inventory.put_node(node("n2", gpus=0, cpu=16_000))
+        inventory.mix.add_pod(usual)
+        answer = solve(inventory.snapshot([service]), members=(service,), needed=1)
+        assert per_node(answer) == {"n2": 1}
+
     def test_ties_go_by_name(self) -> None:
         """The answer does not depend on which node was seen first."""
         for names in (["n2", "n1"], ["n1", "n2"]):
