@@ -100,7 +100,7 @@ class Row:
         return sum(self.counts.values())
 
 
-_ENOUGH_SEEDS = 100
+_ENOUGH_SEEDS = 300
 _LEAST_SHARE = 0.2
 _REFUSED = (0.3, 0.7)
 

@@ -24,7 +24,7 @@ def draw_scenario(seed: int) -> Scenario:
         namespace=site.namespace,
         namespaces=namespaces(site),
         nodes=nodes,
-        standing=standing,
+        standing=(*standing, *drawn.standing),
         claims=tuple(drawn.claims),
         others={
             RUNTIME_CLASSES: (_heavy_class(site),),

@@ -11,6 +11,7 @@ ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 GPU = "example.com/gpu"
 CSI_DRIVER = "csi.example.com"
+NODE_FEATURE = "RestartAllContainersOnContainerExits"
 TAINT_KEYS = ("dedicated", "maintenance")
 OTHER_SCHEDULER = "other-scheduler"
 
@@ -108,6 +109,7 @@ def _node(site: Site, draw: random.Random, *, index: int, zones: int) -> Manifes
         "metadata": {"name": name, "labels": labels},
         "spec": {},
         "status": {
+            "declaredFeatures": [NODE_FEATURE] if draw.random() < 0.6 else [],
             "capacity": resources,
             "allocatable": resources,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there"}],
@@ -227,4 +229,8 @@ def _resized_status(draw: random.Random) -> Manifest:
         "allocatedResources": allocated,
         "resources": {"requests": actual},
     }
-    return {"phase": "Running", "containerStatuses": [container]}
+    status: Manifest = {"phase": "Running", "containerStatuses": [container]}
+    if draw.random() < 0.3:
+        # A node that says so will never give more than it has allocated.
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    return status

@@ -2,19 +2,19 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.differential.drawing_affinity import AFFINITY_DRAWERS
 from tests.differential.drawing_cluster import APPS, TAINT_KEYS, ZONE, Site, pod_manifest
 from tests.differential.drawing_pods import POD_DRAWERS, Drawer, Members
 from tests.differential.drawing_volumes import VOLUME_DRAWERS
 from tests.differential.features import OF_THE_PODS, SHAPES, Feature
-from tests.differential.scenarios import Claim, GangCase, Manifest
+from tests.differential.scenarios import Claim, GangCase, Manifest, StandingPod
 
-_SHARE_OF_FEATURES = 0.115
+_SHARE_OF_FEATURES = 0.128
 """Chance that a gang has a feature of its pods; with one to four gangs each feature is in a fifth of the seeds."""
 
-_SHAPES = (*SHAPES, *SHAPES, Feature.EXTRA_MEMBERS, *[None] * 7)
+_SHAPES = (*SHAPES, *SHAPES, Feature.EXTRA_MEMBERS, *[None] * 5)
 """To draw from."""
 
 DRAWERS: Mapping[Feature, Drawer] = {**POD_DRAWERS, **AFFINITY_DRAWERS, **VOLUME_DRAWERS}
@@ -22,10 +22,11 @@ DRAWERS: Mapping[Feature, Drawer] = {**POD_DRAWERS, **AFFINITY_DRAWERS, **VOLUME
 
 @dataclass(slots=True, kw_only=True)
 class Drawn:
-    """The gangs of a scenario, and the volumes that they ask for."""
+    """The gangs of a scenario, the volumes that they ask for, and members that run before."""
 
     gangs: list[GangCase] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    standing: list[StandingPod] = field(default_factory=list)
 
 
 def draw_gangs(site: Site, draw: random.Random, *, nodes: tuple[Manifest, ...]) -> Drawn:
@@ -63,7 +64,18 @@ def _add_gang(
     if not members.is_tolerant and draw.random() < 0.5:
         _tolerate_some(draw, members)
     drawn.claims.extend(members.claims)
-    drawn.gangs.append(_shaped(site, members, features=features, shape=shape))
+    case = _shaped(site, members, features=features, shape=shape)
+    if shape is Feature.RUNNING_MEMBER:
+        case = _with_one_running(case, drawn=drawn, node=draw.choice(nodes)["metadata"]["name"])
+    drawn.gangs.append(case)
+
+
+def _with_one_running(case: GangCase, *, drawn: Drawn, node: str) -> GangCase:
+    """The first member is bound before the others come, wherever that leaves them."""
+    first, *others = case.pods
+    first["spec"]["nodeName"] = node
+    drawn.standing.append(StandingPod(manifest=first))
+    return replace(case, pods=tuple(others), wanted=case.wanted - 1)
 
 
 def _plain_pods(site: Site, draw: random.Random, *, name: str, count: int) -> list[Manifest]:

@@ -170,6 +170,13 @@ def _extended_resource(draw: random.Random, members: Members) -> None:
         resources["limits"] = {GPU: amount}
 
 
+def _node_feature(draw: random.Random, members: Members) -> None:
+    """Asks for what only kubelets can do that declare it."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    for pod in members.some(draw):
+        pod["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+
+
 def _unequal_members(draw: random.Random, members: Members) -> None:
     for pod in members.pods[: max(1, len(members.pods) // 2)]:
         requests = pod["spec"]["containers"][0]["resources"]["requests"]
@@ -190,6 +197,7 @@ POD_DRAWERS: Mapping[Feature, Drawer] = {
     Feature.INIT_REQUEST: _init_request,
     Feature.SIDECAR: _sidecar,
     Feature.POD_LEVEL_RESOURCES: _pod_level_resources,
+    Feature.NODE_FEATURE: _node_feature,
     Feature.EXTENDED_RESOURCE: _extended_resource,
     Feature.UNEQUAL_MEMBERS: _unequal_members,
 }

@@ -38,6 +38,7 @@ class Feature(StrEnum):
     INIT_REQUEST = "init container"
     SIDECAR = "sidecar"
     POD_LEVEL_RESOURCES = "pod-level resources"
+    NODE_FEATURE = "declared node feature"
     EXTENDED_RESOURCE = "extended resource"
     UNEQUAL_MEMBERS = "unequal members"
     VOLUME_AFFINITY = "volume with node affinity"
@@ -48,6 +49,7 @@ class Feature(StrEnum):
     MISSING_MEMBERS = "fewer than minCount"
     BASIC_POLICY = "basic policy"
     LONE_POD = "lone pod"
+    RUNNING_MEMBER = "member that runs already"
 
 
 OF_THE_CLUSTER = (
@@ -68,6 +70,7 @@ SHAPES = (
     Feature.MISSING_MEMBERS,
     Feature.BASIC_POLICY,
     Feature.LONE_POD,
+    Feature.RUNNING_MEMBER,
 )
 """How many pods there are and how many of them must run; a gang has at most one of these."""
 

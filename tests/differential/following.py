@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from tests.differential.scenarios import GangCase, Manifest
+from tests.differential.scenarios import Manifest
 from tests.kubernetes.connection import Connection
 
 PODS = "/api/v1/pods"
@@ -46,24 +46,13 @@ class Following:
         except TimeoutError as error:
             raise Undecided(f"not within {_PATIENCE_S:.0f} s: {what}") from error
 
-    def latest(self, pods: Iterable[Manifest]) -> list[Manifest]:
-        """The pods as they are now; one that was not seen yet as it was given."""
-        return [self._seen.get(pod["metadata"]["uid"], pod) for pod in pods]
+    def latest(self, items: Iterable[Manifest]) -> list[Manifest]:
+        """The objects as they are now; one that was not seen yet as it was given."""
+        return [self._seen.get(item["metadata"]["uid"], item) for item in items]
 
     def has(self, item: Manifest) -> bool:
         """Whether the object is there."""
         return item["metadata"]["uid"] in self._seen
-
-    def group(self, case: GangCase) -> Manifest | None:
-        """The PodGroup of a gang."""
-        if case.group is None:
-            return None
-        wanted = (case.group["metadata"]["namespace"], case.group["metadata"]["name"])
-        for item in self._seen.values():
-            metadata = item["metadata"]
-            if (metadata["namespace"], metadata["name"]) == wanted and "schedulingPolicy" in item["spec"]:
-                return item
-        return None
 
     def remaining(self, namespaces: Iterable[str]) -> list[str]:
         """Names of what is left in the namespaces."""

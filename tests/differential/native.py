@@ -9,7 +9,7 @@ as refused. What is not bound in the end is taken away, so that the next gang me
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.differential.features import Feature
 from tests.differential.following import GROUPS, PODS, Following
@@ -83,12 +83,11 @@ class NativeScheduler:
         self, stage: Stage, scenario: Scenario, case: GangCase, *, before: tuple[Manifest, ...]
     ) -> Observation:
         group, members = await stage.submit(case)
-        nodes, said = await self._answer(stage, case, members=members)
+        nodes, said = await self._answer(stage, case, group=group, members=members)
         if not nodes:
-            again = _reversed(case)
-            _, retried = await stage.submit(again)
-            nodes, said = await self._answer(stage, again, members=retried)
-            nodes = {name.removesuffix(_AGAIN): node for name, node in nodes.items()}
+            again = replace(case, pods=tuple(reversed(case.pods)))
+            another, retried = await stage.submit(again)
+            nodes, said = await self._answer(stage, again, group=another, members=retried)
         return Observation(
             seed=scenario.seed,
             case=case,
@@ -101,33 +100,35 @@ class NativeScheduler:
         )
 
     async def _answer(
-        self, stage: Stage, case: GangCase, *, members: tuple[Manifest, ...]
+        self, stage: Stage, case: GangCase, *, group: Manifest | None, members: tuple[Manifest, ...]
     ) -> tuple[dict[str, str], str]:
         """Where the members are once all is said, and what was said; what is not bound is gone afterwards."""
         if case.is_held_back:
             # Nothing is said about such a gang: when a later pod has been looked at, it would have been too.
             await stage.pass_by(f"after-{case.name}")
         else:
-            await self._following.until(lambda seen: _is_decided(seen, case, members=members), what=_what(case))
+            await self._following.until(
+                lambda seen: _is_decided(seen, case, group=group, members=members), what=_what(case)
+            )
         bound = {
             pod["metadata"]["name"]: pod["spec"]["nodeName"]
             for pod in self._following.latest(members)
             if pod["spec"].get("nodeName")
         }
-        said = self._said(case, members=members)
-        if bound and len(bound) < case.wanted and Feature.BASIC_POLICY not in case.features:
-            raise AssertionError(f"{_what(case)}: {len(bound)} members are bound, {case.wanted} are wanted")
+        said = self._said([*([group] if group else []), *members])
         if bound:
             await stage.withdraw_unbound(members)
         else:
-            await stage.withdraw(case)
+            await stage.withdraw([*([group] if group else []), *members])
         return bound, said
 
-    def _said(self, case: GangCase, *, members: tuple[Manifest, ...]) -> str:
-        group = self._following.group(case)
-        conditions = [*_conditions(group, _SCHEDULED_GROUP)] if group else []
-        for pod in self._following.latest(members):
-            conditions.extend(_conditions(pod, "PodScheduled"))
+    def _said(self, items: Iterable[Manifest]) -> str:
+        conditions = [
+            one
+            for item in self._following.latest(items)
+            for kind in (_SCHEDULED_GROUP, "PodScheduled")
+            for one in _conditions(item, kind)
+        ]
         texts = [one.get("message") or one.get("reason") for one in conditions if one["status"] == "False"]
         return "; ".join(dict.fromkeys(text for text in texts if text))
 
@@ -136,7 +137,6 @@ class NativeScheduler:
         return tuple(_typed(item, of=listed) for listed in lists for item in listed["items"])
 
 
-_AGAIN = "-again"
 _SCHEDULED_GROUP = "PodGroupInitiallyScheduled"
 
 
@@ -145,32 +145,18 @@ def _typed(item: Manifest, *, of: Manifest) -> Manifest:
     return {"apiVersion": of["apiVersion"], "kind": of["kind"].removesuffix("List"), **item}
 
 
-def _reversed(case: GangCase) -> GangCase:
-    """The same gang under another name, its pods in the other order."""
+def _is_decided(seen: Following, case: GangCase, *, group: Manifest | None, members: Iterable[Manifest]) -> bool:
+    """Whether every pod is bound or told why not, and the gang is not between two answers.
 
-    def renamed(item: Manifest) -> Manifest:
-        copy = {**item, "metadata": {**item["metadata"], "name": item["metadata"]["name"] + _AGAIN}}
-        if item["kind"] == "Pod" and "schedulingGroup" in item["spec"]:
-            copy["spec"] = {**item["spec"], "schedulingGroup": {"podGroupName": case.name + _AGAIN}}
-        return copy
-
-    return GangCase(
-        name=case.name + _AGAIN,
-        features=case.features,
-        pods=tuple(renamed(pod) for pod in reversed(case.pods)),
-        group=renamed(case.group) if case.group else None,
-        wanted=case.wanted,
-    )
-
-
-def _is_decided(seen: Following, case: GangCase, *, members: Iterable[Manifest]) -> bool:
-    """Whether the group is refused, or every pod is bound or told why not."""
-    group = seen.group(case)
-    if case.group is not None:
-        verdicts = [*_conditions(group, _SCHEDULED_GROUP)] if group else []
-        if not verdicts:
-            return False
+    A refused gang is tried again by itself when something happens in the cluster. Then its pods carry the refusal of
+    the first try while the bindings of the second come one by one.
+    """
+    if group is not None and not any(_conditions(seen.latest([group])[0], _SCHEDULED_GROUP)):
+        return False
     pods = seen.latest(members)
+    bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+    if 0 < bound < case.wanted and Feature.BASIC_POLICY not in case.features:
+        return False
     return all(pod["spec"].get("nodeName") or _is_refused(pod) for pod in pods)
 
 

@@ -69,12 +69,16 @@ class Stage:
         await self._following.until(is_refused, what=f"pod {name} is refused")
         await self.withdraw_unbound([made])
 
-    async def withdraw(self, case: GangCase) -> None:
-        """Delete a gang of which nothing is bound."""
+    async def withdraw(self, items: Iterable[Manifest]) -> None:
+        """Delete a gang of which nothing is bound, and wait until it is gone: its names come again."""
+        gone = list(items)
         path = f"/api/v1/namespaces/{self._scenario.namespace}/pods"
-        await _together(self._delete(f"{path}/{pod['metadata']['name']}") for pod in case.pods)
-        if case.group is not None:
-            await self._delete_group(case.group["metadata"]["name"])
+        for item in gone:
+            if item["kind"] == "Pod":
+                await self._delete(f"{path}/{item['metadata']['name']}")
+            else:
+                await self._delete_group(item["metadata"]["name"])
+        await self._following.until(lambda seen: not any(map(seen.has, gone)), what="the gang is withdrawn")
 
     async def withdraw_unbound(self, members: Iterable[Manifest]) -> None:
         """Delete the members that are not bound."""
