@@ -1,5 +1,6 @@
 """Compares the answers about one gang, and counts them by feature."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +37,8 @@ class Comparison:
     agreement: Agreement
     ours_broken: tuple[Violation, ...]
     theirs_broken: tuple[Violation, ...]
+    overlooked: Mapping[str, str] | None
+    """A placement that nobody found, where all were tried one by one: the checker has nothing against it."""
 
     @property
     def name(self) -> str:
@@ -58,6 +61,8 @@ class Comparison:
                 f"only kube-scheduler places it: {dict(self.observation.nodes)}; "
                 f"ours: {dict(self.answer.nodes)} {'; '.join(self.answer.reasons)}"
             )
+        if self.overlooked is not None:
+            problems.append(f"a placement exists: {dict(self.overlooked)}; ours: {'; '.join(self.answer.reasons)}")
         return tuple(problems)
 
     @property
@@ -71,13 +76,28 @@ def compare(observation: Observation, planner: Planner) -> Comparison:
     """Ask our side, and have both answers checked."""
     answer = planner(observation)
     wanted = observation.case.wanted
+    agreement = _AGREEMENTS[len(answer.nodes) >= wanted, observation.is_placed]
     return Comparison(
         observation=observation,
         answer=answer,
-        agreement=_AGREEMENTS[len(answer.nodes) >= wanted, observation.is_placed],
+        agreement=agreement,
         ours_broken=_broken(observation, answer.nodes),
         theirs_broken=_broken(observation, observation.nodes),
+        overlooked=_overlooked(observation) if agreement is Agreement.BOTH_NO else None,
     )
+
+
+def _overlooked(observation: Observation) -> Mapping[str, str] | None:
+    """A placement of all members that carry no gate, where there are few enough to try each."""
+    nodes = [item["metadata"]["name"] for item in observation.objects if item["kind"] == "Node"]
+    names = [pod["metadata"]["name"] for pod in observation.members if not pod["spec"].get("schedulingGates")]
+    if len(names) < observation.case.wanted or len(nodes) ** len(names) > _MOST_PLACEMENTS_TO_TRY:
+        return None
+    for chosen in itertools.product(nodes, repeat=len(names)):
+        placement = dict(zip(names, chosen, strict=True))
+        if not _broken(observation, placement):
+            return placement
+    return None
 
 
 def _broken(observation: Observation, nodes: Mapping[str, str]) -> tuple[Violation, ...]:
@@ -101,6 +121,8 @@ class Row:
 
 
 _ENOUGH_SEEDS = 300
+_MOST_PLACEMENTS_TO_TRY = 700
+"""About half of the refused gangs have no more than these."""
 _LEAST_SHARE = 0.2
 _REFUSED = (0.3, 0.7)
 

@@ -1,5 +1,6 @@
 """What a run leaves behind: seeds are read as people write them, and a problem's input can be planned again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -56,10 +57,8 @@ def test_seeds_that_are_none(text: str) -> None:
 def test_a_gang_that_only_kube_scheduler_places_is_a_problem(tmp_path: Path) -> None:
     """It is counted in every row of its features, and its input is written as a file that the command reads."""
     observation = observed({})
-    found = compare(
-        Observation(**{name: getattr(observation, name) for name in _FIELDS} | {"nodes": everywhere(observation)}),
-        lambda _: Answer(reasons=("NO: because",)),
-    )
+    placed = replace(observation, nodes=everywhere(observation))
+    found = compare(placed, lambda _: Answer(reasons=("NO: because",)))
     assert found.agreement is Agreement.ONLY_THEIRS
     assert any("because" in problem for problem in found.problems)
     counted = {row.name: row.counts[Agreement.ONLY_THEIRS] for row in rows([found])}
@@ -71,9 +70,6 @@ def test_a_gang_that_only_kube_scheduler_places_is_a_problem(tmp_path: Path) -> 
     assert result.exit_code in {0, 1}, result.output
 
 
-_FIELDS = ("seed", "case", "features", "objects", "group", "members", "said")
-
-
 def test_an_answer_against_the_rules_is_a_problem() -> None:
     """Whoever gave it."""
     observation = observed({})
@@ -83,6 +79,17 @@ def test_an_answer_against_the_rules_is_a_problem() -> None:
     assert any("our placement breaks NodeName" in problem for problem in found.problems)
     assert found.name in summary([found], seeds="2", duration_s=1.0)["problems"]
     assert "our placement breaks" in input_of(found)
+
+
+def test_a_placement_that_nobody_found_is_a_problem() -> None:
+    """Where there are few enough placements, each is tried: agreeing on a no is not enough."""
+    observation = observed({})
+    first, *_ = observation.case.pods
+    bare = {**first, "spec": {"containers": [{"name": "main"}]}}
+    alone = replace(observation, members=(bare,), case=replace(observation.case, pods=(bare,), group=None, wanted=1))
+    found = compare(alone, lambda _: Answer())
+    assert found.agreement is Agreement.BOTH_NO
+    assert any("a placement exists" in problem for problem in found.problems)
 
 
 def test_the_table_has_a_row_for_every_feature() -> None:

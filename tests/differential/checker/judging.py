@@ -1,9 +1,8 @@
 """Judges a gang where somebody put it: is there an order in which Kubernetes would let its members in?
 
 Rules about a node alone, capacity, ports and anti-affinity do not care about the order. Spread and affinity do: a pod
-is judged when it comes, and what comes later may shift the balance. So the members are let in one after the other, in
-any order that works. A member whose affinity is about one that comes later in every order is let in as well: the gang
-comes whole, and where all of it stands its affinity holds.
+is judged when it comes, and what comes later may shift the balance, or would have been the company that it wants. So
+the members are let in one after the other, in any order that works, each judged beside those before it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,9 +27,9 @@ RULES: Mapping[str, Rule] = {
     "VolumeRestrictions": rules_of_volumes.used_by_another,
     "NodeVolumeLimits": rules_of_volumes.too_many_attached,
     "PodTopologySpread": rules_of_pods.uneven,
-    "InterPodAffinity": rules_of_pods.too_near,
+    "InterPodAffinity": rules_of_pods.apart_or_together,
 }
-"""By the names of kube-scheduler's default plugins. Affinity, which is judged apart, belongs to InterPodAffinity."""
+"""By the names of kube-scheduler's default plugins."""
 
 _GANG = "GangScheduling"
 
@@ -102,14 +101,9 @@ class _LettingIn:
         one = self._members[index]
         node = self._view.nodes[one.node]
         before = (*self._view.standing, *(self._members[each] for each in inside))
-        found = [
+        return [
             _violation(name, one, message)
             for name, rule in RULES.items()
             for message in (rule(self._view, one.pod, node, before),)
             if message is not None
         ]
-        in_the_end = (*self._view.standing, *(each for each in self._members if each is not one))
-        far = rules_of_pods.too_far(self._view, one.pod, node, before)
-        if far is not None and rules_of_pods.too_far(self._view, one.pod, node, in_the_end) is not None:
-            found.append(_violation("InterPodAffinity", one, far))
-        return found

@@ -42,7 +42,13 @@ def _are_together(view: View, key: str, one: str, other: str) -> bool:
     return key in left and left.get(key) == right.get(key)
 
 
-def too_near(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]) -> str | None:
+def apart_or_together(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]) -> str | None:
+    """Both kinds of affinity."""
+    beside = tuple(others)
+    return _too_near(view, pod, node, beside) or _too_far(view, pod, node, beside)
+
+
+def _too_near(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]) -> str | None:
     """Anti-affinity holds both ways: that of the pod, and that of every pod that is there."""
     for other in others:
         for owner, about, whose in ((pod, other.pod, "its own"), (other.pod, pod, f"that of {name_of(other.pod)}")):
@@ -54,7 +60,7 @@ def too_near(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]
     return None
 
 
-def too_far(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]) -> str | None:
+def _too_far(view: View, pod: Manifest, node: Manifest, others: Iterable[Placed]) -> str | None:
     """Affinity: each term needs a pod in the same domain, and such a pod is one that all the terms are about.
 
     Where there is none in any domain and the terms are about the pod itself, it is the first of its kind and may be
