@@ -11,7 +11,8 @@ from services.sandbox.kinds import Kind
 Manifest = dict[str, Any]
 
 _NOT_FOUND = 404
-_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in table.KINDS}
+# Other platforms have kinds of the same name, as PodGroup: Kubernetes' own, which come first, are meant.
+_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in reversed(table.KINDS)}
 
 
 def kind_of(name: str) -> Kind:
