@@ -144,7 +144,7 @@ def read_decision(subject: str, data: bytes) -> Decision:
         raise UndecodableMessage(str(error)) from error
     if expected != subject:
         raise UndecodableMessage(f"is a decision about {decision.gang}, which has another subject: {expected}")
-    if not decision.transaction and not isinstance(decision.event, core.Waiting):
+    if not decision.transaction and not isinstance(decision.event, core.Waiting | core.Degraded):
         raise UndecodableMessage(f"a Decision about {decision.gang} names no transaction")
     return decision
 

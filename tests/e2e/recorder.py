@@ -55,6 +55,11 @@ class Recorder:
             group.create_task(self._follow_cluster(), name="record-cluster")
             group.create_task(self._follow_placement(), name="record-placement")
 
+    def forget(self) -> None:
+        """Begin anew, because the stream is lost and its numbers begin anew."""
+        self.seen.clear()
+        self.ledger, self.placement_sequence = Ledger(), 0
+
     def of(self, gang: GangId) -> list[Seen]:
         """Return the decisions about a gang, in order."""
         return [one for one in self.seen if one.decision.gang == gang]

@@ -61,7 +61,7 @@ class System:
     witness: Witness
     audit: Audit
     group_version: str
-    _jetstream: JetStreamContext
+    jetstream: JetStreamContext
     _session: aiohttp.ClientSession
 
     def api(self, namespace: str) -> Api:
@@ -130,7 +130,7 @@ class System:
         return self.recorder.placement_sequence
 
     async def _last(self, stream: str) -> int:
-        return (await self._jetstream.stream_info(stream)).state.last_seq
+        return (await self.jetstream.stream_info(stream)).state.last_seq
 
     async def _revision(self) -> float:
         url = f"{self.services.processes['placer'].http_url}/metrics"
@@ -188,7 +188,7 @@ async def running_system(
             witness=witness,
             audit=audit,
             group_version=group_version,
-            _jetstream=connection.jetstream(),
+            jetstream=connection.jetstream(),
             _session=await stack.enter_async_context(aiohttp.ClientSession()),
         )
         yield system
