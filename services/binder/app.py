@@ -29,7 +29,7 @@ from services.binder.sweeping import Sweeper
 from services.binder.transactions import Transactions
 from services.binder.world import World
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
-from services.contracts.policy_file import following_policy
+from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS, TRANSACTIONS_STREAM
 from services.core.decisions import Decision
 from services.runtime import rpc
@@ -72,7 +72,7 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CLUSTER_CONDITION, ready=False, detail="waiting for the bus")
     async with (
-        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as policy,
         rpc.serve(settings.grpc_address, lambda server: register(server, journal=entries), runtime.readiness),
         await KubeClient.open(
             settings.kubeconfig, connections=settings.bind_concurrency, user_agent="phalanx-binder"
@@ -95,6 +95,7 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
             client=client,
             reporting_client=reporting_client,
             leadership=leadership,
+            policy=policy,
             through=through,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -120,8 +121,10 @@ class _Service:
         client: KubeClient,
         reporting_client: KubeClient,
         leadership: Leadership,
+        policy: PolicySource,
         through: Effects,
     ) -> None:
+        self._policy = policy
         self._through = through
         self._leadership = leadership
         self._settings = settings
@@ -249,7 +252,14 @@ class _Service:
         return Tools(
             world=self._world,
             follower=self._follower,
-            examiner=Examiner(pods, world=self._world, follower=self._follower, clock=runtime.clock),
+            examiner=Examiner(
+                pods,
+                world=self._world,
+                follower=self._follower,
+                policy=self._policy,
+                metrics=metrics,
+                clock=runtime.clock,
+            ),
             writer=PodWriter(
                 pods,
                 tracer=runtime.tracer,

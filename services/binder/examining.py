@@ -1,6 +1,7 @@
 """Reading the members of a transaction live, and checking them on what is followed of everything else."""
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
@@ -8,23 +9,41 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 from services.binder.binding import Tell, read_pod
 from services.binder.bursting import LONGEST_S, SHORTEST_S
 from services.binder.following import Follower
+from services.binder.metrics import BinderMetrics
 from services.binder.ports import Manifest, NoAnswer, PodApi
 from services.binder.world import World
+from services.contracts.policy_file import PolicySource
+from services.core.objects import NodeName
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction_check import allows_delete, misfits_of, placed_beside
+from services.core.transaction_sharing import collisions
 from services.core.transaction_state import TransactionState
-from services.core.transaction_values import Examine, Examined, Found, Reading
+from services.core.transaction_values import Examine, Examined, Found, Reading, Recheck, Rechecked
 from services.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from services.core.objects import NodeName, Pod, Uid
+    from services.core.objects import Pod, Uid
+
+RECHECK_PATIENCE = timedelta(seconds=5)
+"""How long it is waited for the followed state to show what was just bound."""
 
 
 class Examiner:
     """Says whether promised members are still as they were promised."""
 
-    def __init__(self, api: PodApi, *, world: World, follower: Follower, clock: Clock) -> None:
-        """Keep the parts."""
+    def __init__(
+        self,
+        api: PodApi,
+        *,
+        world: World,
+        follower: Follower,
+        policy: PolicySource,
+        metrics: BinderMetrics,
+        clock: Clock,
+    ) -> None:
+        """Keep the parts; the policy says which nodes other schedulers use too."""
+        self._policy = policy
+        self._metrics = metrics
         self._api = api
         self._world = world
         self._follower = follower
@@ -59,6 +78,36 @@ class Examiner:
             misfits=misfits_of(cluster, pods=pods, promised=promised, placed=placed),
             beside=placed_beside(cluster, gang=state.gang, members=state.members),
             allows_delete=allows_delete(cluster, gang=state.gang),
+            shared=self._shared({one.node for one in instruction.members}),
+        )
+
+    async def recheck(self, instruction: Recheck, *, state: TransactionState) -> Rechecked:
+        """Say which members have to give way, once the followed state shows all of them bound.
+
+        Where that does not come, as without a watcher, nothing is known, and nothing is taken back.
+        """
+        namespace = state.gang.split("/")[1]
+        limit = self._clock.now() + RECHECK_PATIENCE
+
+        def are_seen() -> bool:
+            pods = (self._world.cluster.pod(namespace, one.pod) for one in instruction.members)
+            return all(pod is None or pod.node or pod.metadata.deleted_at is not None for pod in pods)
+
+        if not await self._follower.wait_until(are_seen, until=limit):
+            self._metrics.sharing.rechecks.labels(result="unknown").inc()
+            return Rechecked(collided={})
+        collided = collisions(self._world.cluster, instruction.members, namespace=namespace)
+        self._metrics.sharing.rechecks.labels(result="collision" if collided else "clean").inc()
+        return Rechecked(collided=collided)
+
+    def _shared(self, nodes: Iterable[NodeName]) -> frozenset[NodeName]:
+        """Return those of the nodes that other schedulers use too."""
+        ownership = self._policy.value.ownership
+        found = (self._world.cluster.inventory.node(name) for name in nodes)
+        return frozenset(
+            NodeName(node.metadata.name)
+            for node in found
+            if node is not None and not ownership.owns_node(node.metadata.labels)
         )
 
     async def _read(self, instruction: Examine, *, state: TransactionState, tell: Tell) -> dict[str, Manifest]:

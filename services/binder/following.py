@@ -68,6 +68,16 @@ class Follower:
             return False
         return True
 
+    async def wait_until(self, holds: Callable[[], bool], *, until: datetime) -> bool:
+        """Wait until something holds of what is followed; False where that took too long."""
+        limit_s = max((until - self._clock.now()).total_seconds(), 0.0)
+        try:
+            async with asyncio.timeout(limit_s), self._advanced:
+                await self._advanced.wait_for(holds)
+        except TimeoutError:
+            return False
+        return True
+
     async def wait_for_decisions(self, sequence: int) -> None:
         """Wait until the placement stream is folded up to a sequence."""
         async with self._advanced:
@@ -151,7 +161,7 @@ class Follower:
                 traceparent=traceparent,
             )
             if not is_current:
-                self._metrics.superseded_proposals.inc()
+                self._metrics.sharing.superseded_proposals.inc()
             decisions.append(decision)
         return decisions
 

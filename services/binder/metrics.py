@@ -55,6 +55,29 @@ class SweepMetrics:
         )
 
 
+class SharingMetrics:
+    """Metrics of what others do: on shared nodes, and on the placement stream."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.rechecks = Counter(
+            "phalanx_shared_node_rechecks",
+            "Looks at members that were bound to shared nodes, by what was found",
+            ["result"],
+            registry=registry,
+        )
+        self.withdrawn = Counter(
+            "phalanx_members_withdrawn",
+            "Bound pods that gave way to another scheduler's on a shared node",
+            registry=registry,
+        )
+        self.superseded_proposals = Counter(
+            "phalanx_proposals_superseded",
+            "Proposals of transactions that had ended, or had a later round, when they came: they were passed over",
+            registry=registry,
+        )
+
+
 class BinderMetrics:
     """Metrics of one binder."""
 
@@ -76,11 +99,6 @@ class BinderMetrics:
         self.undos = Counter(
             "phalanx_transaction_undos", "Transactions that began to take back what they had bound", registry=registry
         )
-        self.superseded_proposals = Counter(
-            "phalanx_proposals_superseded",
-            "Proposals of transactions that had ended, or had a later round, when they came: they were passed over",
-            registry=registry,
-        )
         self.open = Gauge("phalanx_transactions_open", "Transactions in hand", registry=registry)
         self.duration = Histogram(
             "phalanx_transaction_duration_seconds",
@@ -93,6 +111,7 @@ class BinderMetrics:
             "phalanx_bindings", "Definite answers to bindings, by outcome", ["outcome"], registry=registry
         )
         self.repairs = Counter("phalanx_transaction_repairs", "Rounds asked for as members failed", registry=registry)
+        self.sharing = SharingMetrics(registry)
         self.undone = Counter("phalanx_members_undone", "Bound pods that were deleted by an undo", registry=registry)
         self.latency = Histogram(
             "phalanx_kubernetes_request_duration_seconds",

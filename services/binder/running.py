@@ -43,11 +43,15 @@ from services.core.transaction_values import (
     Probed,
     Publish,
     Published,
+    Recheck,
+    Removal,
     Removed,
     Reproposed,
     Ticked,
     Undo,
     Verdict,
+    Withdraw,
+    Withdrawn,
     Written,
 )
 from services.runtime import telemetry
@@ -326,6 +330,12 @@ class Run:
                 return Removed(
                     removals=await writer.undo(namespace, transaction=state.id, targets=targets, tell=self._tell)
                 )
+            case Recheck():
+                return await self._tools.examiner.recheck(instruction, state=state)
+            case Withdraw(targets=targets):
+                taken = await writer.undo(namespace, transaction=state.id, targets=targets, tell=self._tell)
+                self._tools.metrics.sharing.withdrawn.inc(sum(one is Removal.DELETED for one in taken.values()))
+                return Withdrawn(removals=taken)
             case Publish(event=event):
                 await self._publish(event, state)
                 return Published()

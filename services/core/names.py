@@ -57,6 +57,9 @@ LWS_EXCLUSIVE_ANNOTATION = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 LWS_SUBGROUP_EXCLUSIVE_ANNOTATION = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 """On a LeaderWorkerSet and its pods: label of nodes; each subgroup gets a domain of its own."""
 
+OWNED_TAINT = PREFIX + "owned"
+"""Key of the taint, and of the label, of nodes that no other scheduler uses; it never keeps pods of ours off."""
+
 FIELD_MANAGER = "phalanx"
 """`fieldManager` of our writes, so that managedFields names us."""
 

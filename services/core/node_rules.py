@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from services.core.constraints import NodeRequirement, NodeSelectorTerm, Taint, Toleration, WeightedNodeTerm
+from services.core.names import OWNED_TAINT
 from services.core.objects import Node, Pod
 from services.core.reasons import ReasonCode
 from services.core.storage import NO_STORAGE, ZONE_LABELS, PodStorage, VolumeDemand
@@ -127,7 +128,7 @@ def verdict(node: Node, *, constraints: Constraints) -> Verdict:
 
 def tolerates_taints(node: Node, *, tolerations: Iterable[Toleration]) -> bool:
     """Tell whether all taints that keep pods away are tolerated."""
-    return not any(taint.effect in HARD_EFFECTS and not _is_tolerated(taint, tolerations) for taint in node.taints)
+    return not any(_keeps_off(taint, tolerations) for taint in node.taints)
 
 
 def is_selected(node: Node, *, constraints: Constraints) -> bool:
@@ -152,6 +153,12 @@ def _reaches(demand: VolumeDemand, *, labels: Mapping[str, str], name: str) -> b
         (found := labels.get(label, labels.get(ZONE_LABELS[label]))) is not None and found in values
         for label, values in demand.zones
     )
+
+
+def _keeps_off(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Tell whether a taint keeps pods of ours off; the one of owned nodes is for everybody else."""
+    is_owned = taint.key == OWNED_TAINT and taint.effect == "NoSchedule"
+    return taint.effect in HARD_EFFECTS and not is_owned and not _is_tolerated(taint, tolerations)
 
 
 def _is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

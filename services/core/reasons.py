@@ -48,6 +48,7 @@ class ReasonCode(StrEnum):
     OWNER_NOT_SEEN = "OwnerNotSeen"
     PLACEMENT_SUPERSEDED = "PlacementSuperseded"
     PLACEMENT_MALFORMED = "PlacementMalformed"
+    NODE_OVERCOMMITTED = "NodeOvercommitted"
     UNREADABLE_FIELD = "UnreadableField"
     POD_AFFINITY_MISMATCH = "PodAffinityMismatch"
     POD_ANTI_AFFINITY_MISMATCH = "PodAntiAffinityMismatch"

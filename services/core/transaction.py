@@ -31,6 +31,7 @@ from services.core.transaction_members import (
 )
 from services.core.transaction_reasons import deadline_exceeded, ending_reasons, kept_reason, member_gone
 from services.core.transaction_release import released
+from services.core.transaction_sharing import given_way, recheck
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
     Answer,
@@ -44,15 +45,16 @@ from services.core.transaction_values import (
     Instruction,
     Probe,
     Probed,
-    Profile,
     Publish,
     Published,
+    Rechecked,
     Removed,
     Reproposed,
     Stage,
     Ticked,
     Undo,
     Verdict,
+    Withdrawn,
     Written,
 )
 
@@ -102,7 +104,9 @@ def begin(
     return examine(state)
 
 
-def handle(state: TransactionState, event: Event, *, now: datetime) -> Result:  # noqa: C901, PLR0911 - one case per event
+def handle(  # noqa: C901, PLR0911 - one case per event
+    state: TransactionState, event: Event, *, now: datetime
+) -> Result:
     """Return the state after an event, and what to do next. New instructions replace an outstanding one."""
     if state.step is Step.OVER:
         return state, ()
@@ -119,6 +123,9 @@ def handle(state: TransactionState, event: Event, *, now: datetime) -> Result:  
             return _probed(state, answers, now=now)
         case Written(answers=answers) if state.step is Step.BINDING:
             return _advance(_with_answers(state, answers), now=now)
+        case Rechecked() | Withdrawn() if state.step is Step.BINDING:
+            state, withdrawals = given_way(state, event)
+            return (state, withdrawals) if withdrawals else _advance(state, now=now)
         case Fenced(readings=readings) if state.step is Step.FENCING:
             members = {
                 uid: after_reading(state.members[uid], reading, is_fenced=True) for uid, reading in readings.items()
@@ -163,7 +170,7 @@ def _examined(state: TransactionState, event: Examined, *, now: datetime) -> Res
             member = opened(member, misfit, is_node_excluded=True)
         elif misfit is not None and member.stage is Stage.ACCEPTED:
             member = gone(member, reason=misfit)
-        members[uid] = replace(member, is_examined=True)
+        members[uid] = replace(member, is_examined=True, is_shared=member.assignment.node in event.shared)
     state = replace(
         state.with_members(members), beside=event.beside, allows_delete=event.allows_delete, may_have_written=False
     )
@@ -194,29 +201,19 @@ def _write(state: TransactionState, promised: tuple[Member, ...], *, now: dateti
     if any(not one.is_examined for one in promised):
         return examine(state)
     until = max(state.until or state.proposal.deadline, now)
-    probes = _probes(state, promised)
+    probes = state.untried(promised)
     if probes:
         return replace(state, step=Step.PROBING), (Probe(targets=tuple(target_of(one) for one in probes), until=until),)
     return replace(state, step=Step.BINDING), (Bind(targets=tuple(target_of(one) for one in promised), until=until),)
-
-
-def _probes(state: TransactionState, promised: tuple[Member, ...]) -> tuple[Member, ...]:
-    """Return the members to try as a dry run: one of each profile, or all where something was refused before."""
-    untried = tuple(one for one in promised if not one.is_probed)
-    if state.is_cautious:
-        return untried
-    known = {one.profile for one in state.members.values() if one.is_probed}
-    first: dict[Profile, Member] = {}
-    for one in untried:
-        if one.profile not in known:
-            first.setdefault(one.profile, one)
-    return tuple(first.values())
 
 
 def _commit(state: TransactionState) -> Result:
     doubtful = state.doubtful(Stage.OPEN)
     if doubtful:
         return _fence(state, doubtful)
+    again = recheck(state)
+    if again is not None:
+        return again
     bound, accepted = state.in_stage(Stage.BOUND), state.in_stage(Stage.ACCEPTED)
     event = Committed(
         members=tuple(one.assignment for one in (*bound, *accepted)),

@@ -41,6 +41,9 @@ class Member:
     is_repaired: bool = False
     is_finished: bool = False
     is_in_doubt: bool = False
+    #: On a node that other schedulers use too, and whether it was looked at after it was bound there.
+    is_shared: bool = False
+    is_rechecked: bool = False
 
     @property
     def counts(self) -> bool:

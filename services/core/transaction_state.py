@@ -9,7 +9,7 @@ from services.core.decisions import DecisionEvent, Proposed, Repairing, RolledBa
 from services.core.objects import GangId, TransactionId, Uid
 from services.core.reasons import Reason
 from services.core.transaction_members import Member
-from services.core.transaction_values import Stage
+from services.core.transaction_values import Profile, Stage
 
 
 class Step(StrEnum):
@@ -113,6 +113,18 @@ class TransactionState:
     def in_stage(self, stage: Stage) -> tuple[Member, ...]:
         """Return the members in a stage."""
         return tuple(one for one in self.members.values() if one.stage is stage)
+
+    def untried(self, promised: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Return the members to try as a dry run: one of each profile, or all where something was refused before."""
+        untried = tuple(one for one in promised if not one.is_probed)
+        if self.is_cautious:
+            return untried
+        known = {one.profile for one in self.members.values() if one.is_probed}
+        first: dict[Profile, Member] = {}
+        for one in untried:
+            if one.profile not in known:
+                first.setdefault(one.profile, one)
+        return tuple(first.values())
 
     def doubtful(self, *stages: Stage) -> tuple[Member, ...]:
         """Return the members in these stages for which a late write may still arrive."""

@@ -142,23 +142,42 @@ class Undo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """Look at members on shared nodes, once the followed state shows them bound."""
+
+    members: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """Take single bound members back, for which their node has no room."""
+
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
     """Publish what was decided."""
 
     event: DecisionEvent
 
 
-Instruction = Examine | Probe | Bind | Fence | Undo | Publish
+Instruction = Examine | Probe | Bind | Fence | Undo | Recheck | Withdraw | Publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """Answer to Examine. `beside` counts placed members of the gang that are not in this transaction."""
+    """Answer to Examine.
+
+    `beside` counts placed members of the gang that are not in this transaction; `shared` are the nodes of members that
+    other schedulers use too.
+    """
 
     readings: Mapping[Uid, Reading]
     misfits: Mapping[Uid, Reason] = field(default_factory=dict)
     beside: int = 0
     allows_delete: bool = False
+    shared: frozenset[NodeName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +204,20 @@ class Fenced:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
     """Answer to Undo."""
+
+    removals: Mapping[Uid, Removal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rechecked:
+    """Answer to Recheck: the members that have to give way."""
+
+    collided: Mapping[Uid, Reason]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Answer to Withdraw."""
 
     removals: Mapping[Uid, Removal]
 
@@ -217,4 +250,6 @@ class Ticked:
     problems: tuple[Reason, ...] = ()
 
 
-Event = Examined | Probed | Written | Fenced | Removed | Published | Reproposed | Followed | Ticked
+Event = (
+    Examined | Probed | Written | Fenced | Removed | Rechecked | Withdrawn | Published | Reproposed | Followed | Ticked
+)

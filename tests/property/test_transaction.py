@@ -33,6 +33,8 @@ from services.core.transaction_values import (
     Publish,
     Published,
     Reading,
+    Recheck,
+    Rechecked,
     Removal,
     Removed,
     Reproposed,
@@ -40,6 +42,8 @@ from services.core.transaction_values import (
     Ticked,
     Undo,
     Verdict,
+    Withdraw,
+    Withdrawn,
     Written,
 )
 
@@ -142,7 +146,9 @@ class Model:
             case Examine(members=members):
                 readings = {one.uid: self.reading(one.uid) for one in members}
                 ready = [uid for uid, one in readings.items() if one.found is Found.READY]
-                return Examined(readings=readings, misfits={uid: STALE for uid in ready if self.chance(6)})
+                misfits = {uid: STALE for uid in ready if self.chance(6)}
+                shared = frozenset(one.node for one in members) if self.chance(3) else frozenset()
+                return Examined(readings=readings, misfits=misfits, shared=shared)
             case Probe(targets=targets):
                 return Probed(answers={one.uid: self.probe(one) for one in targets})
             case Bind(targets=targets):
@@ -151,6 +157,11 @@ class Model:
                 return Fenced(readings={one.uid: self.fence(one) for one in targets})
             case Undo(targets=targets):
                 return Removed(removals={one.uid: self.remove(one) for one in targets})
+            case Recheck(members=members):
+                # Another scheduler was faster on a shared node.
+                return Rechecked(collided={one.uid: NO for one in members if self.chance(4)})
+            case Withdraw(targets=targets):
+                return Withdrawn(removals={one.uid: self.remove(one) for one in targets})
             case Publish(event=event):
                 self.publish(event)
                 return Published()

@@ -26,6 +26,7 @@ from services.binder.publishing import Publisher
 from services.binder.running import Tools
 from services.binder.transactions import Transactions
 from services.binder.world import World
+from services.contracts.policy_file import FixedPolicy
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
 from services.core.transaction_state import Step, TransactionState
@@ -206,7 +207,7 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
         tools = Tools(
             world=world,
             follower=follower,
-            examiner=Examiner(pods, world=world, follower=follower, clock=clock),
+            examiner=Examiner(pods, world=world, follower=follower, policy=FixedPolicy(), metrics=metrics, clock=clock),
             writer=PodWriter(pods, tracer=tracer, metrics=metrics, clock=clock, has_node=world.has_node),
             publisher=Publisher(
                 numbered,
