@@ -38,6 +38,7 @@ help: ## this list
 	@echo "    demo  CLUSTER=$(CLUSTER) (or kubernetes), KILL=placer|binder|watcher|autoscaler"
 	@echo "    test  SUITES='unit …' selects, REQUIRE=all fails on skips, KUBECONFIG"
 	@echo "    long, test-chaos  SEED=n repeats a run, MINUTES=n of random workload"
+	@echo "    test-differential  SEEDS=$(SEEDS) (or 7-9, or 7,9)"
 	@echo "    lock  COOLDOWN_DAYS=$(COOLDOWN_DAYS), UPGRADE=1 renews versions"
 
 $(STAMP):
@@ -100,9 +101,10 @@ bench-placement: $(STAMP) ## the placer against its goals
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher
 
-long: $(STAMP) ## many more property examples, and chaos with every combination
+long: $(STAMP) ## more property examples, all of chaos, 300 scenarios beside kube-scheduler
 	@$(PYTHON) -m pytest -q tests/property --hypothesis-profile=long --timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
 	@CHAOS=all SEED=$(SEED) MINUTES=$(or $(MINUTES),10) $(PYTHON) -m pytest -q -s tests/chaos --timeout=0
+	@$(PYTHON) -m tests.differential --seeds 300
 
 lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
