@@ -10,9 +10,10 @@ from services.sandbox.kinds import Kind
 
 Manifest = dict[str, Any]
 
-_NOT_FOUND = 404
-# Other platforms have kinds of the same name, as PodGroup: Kubernetes' own, which come first, are meant.
+NOT_FOUND = 404
 _KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in reversed(table.KINDS)}
+"""Kinds by their name alone: of several of one name Kubernetes' own."""
+_KINDS_OF_GROUPS: Mapping[tuple[str, str], Kind] = {(kind.group, kind.kind): kind for kind in table.KINDS}
 
 
 def kind_of(name: str) -> Kind:
@@ -55,7 +56,7 @@ class Api:
         try:
             return await self._asked("GET", self._path(kind_name, name))
         except KubeError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == NOT_FOUND:
                 return None
             raise
 
@@ -78,7 +79,7 @@ class Api:
         """Ask for the deletion of an object; one that is gone already is fine."""
         body: Manifest = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         reply = await self.client.request("DELETE", self._path(kind_name, name), body=body)
-        if reply.status not in {200, 202, _NOT_FOUND}:
+        if reply.status not in {200, 202, NOT_FOUND}:
             raise AssertionError(f"DELETE {kind_name} {name}: {reply.status} {reply.body!r}")
 
     async def evict(self, pod: str, *, uid: str) -> None:
@@ -99,6 +100,7 @@ class Api:
         return path_of(kind_of(kind_name), namespace=self.namespace, name=name)
 
     def _place(self, manifest: Manifest) -> tuple[Kind, str, str]:
-        kind = kind_of(manifest["kind"])
+        group, slash, _ = manifest["apiVersion"].partition("/")
+        kind = _KINDS_OF_GROUPS[group if slash else "", manifest["kind"]]
         namespace = manifest["metadata"].get("namespace") or self.namespace
         return kind, namespace, manifest["apiVersion"].rpartition("/")[2]

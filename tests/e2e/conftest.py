@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from services.runtime.kube import KubeError
 from services.sandbox.cluster import ClusterSettings
 from tests.builders import namespace_manifest
-from tests.e2e.api import Api
+from tests.e2e.api import NOT_FOUND, Api, Manifest
 from tests.e2e.system import System, running_system
 from tests.e2e.waiting import eventually
 
@@ -48,9 +49,19 @@ async def emptied(api: Api) -> None:
     async def is_empty() -> bool:
         left = 0
         for kind in ("Job", "Pod", "PodGroup"):
-            for item in await api.list(kind):
+            for item in await _listed(api, kind):
                 left += 1
                 await api.delete(kind, item["metadata"]["name"], grace_s=0)
         return not left
 
     await eventually(is_empty, what=f"namespace {api.namespace} is empty")
+
+
+async def _listed(api: Api, kind: str) -> list[Manifest]:
+    """The objects of a kind, none where it is not served."""
+    try:
+        return await api.list(kind)
+    except KubeError as error:
+        if error.status == NOT_FOUND:
+            return []
+        raise

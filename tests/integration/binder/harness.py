@@ -162,7 +162,8 @@ class Scene:
     def create(self, kind: str, manifest: Manifest) -> Manifest:
         """Create an object in the sandbox, as a user."""
         cluster = self.sandbox.cluster
-        table = {item.kind: item for item in cluster.store.kinds}
+        # Of several kinds of one name Kubernetes' own is the first.
+        table = {item.kind: item for item in reversed(cluster.store.kinds)}
         return cluster.writer.create(table[kind], manifest, namespace="team-a").obj
 
     def gang(self, name: str, *, size: int, min_count: int | None = None, **annotations: str) -> GangId:
