@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from services.core.decisions import Decision, Refused, RolledBack, Waiting
 from services.core.degraded import DegradedTerms
 from services.core.objects import GangId, Pod, TransactionId, Uid
+from services.core.policy import TopologyPolicy
 from services.core.quantities import Resources
 from services.core.reasons import Reason, ReasonCode, summary
 
@@ -37,6 +38,8 @@ class DecisionPolicy:
     degraded: DegradedTerms = field(default_factory=DegradedTerms)
     #: How long a node whose kubelet rejected a member is excluded for those that ask for the same.
     rejection_memory: timedelta = timedelta(minutes=5)
+    #: Levels that gangs may ask to be together in.
+    topology: TopologyPolicy = field(default_factory=TopologyPolicy)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from services.core.rejections import Rejections, is_rejected
 from services.core.repairing import Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
 from services.core.trying import Hopeless, try_gang
-from services.core.waking import Opening, Wants, is_arrival, note_refusal
+from services.core.waking import Opening, Wants, is_arrival, is_complete, note_refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +153,11 @@ class Decider:
         due += [moment for moment in moments if moment is not None and moment > now]
         return max(min(due), now) if due else None
 
+    def adopt(self, policy: DecisionPolicy) -> None:
+        """Decide by another policy from now on; where other levels of topology count, every gang is tried by them."""
+        self._awake |= self._records.keys() if policy.topology != self.policy.topology else set()
+        self.policy = policy
+
     def reject(self, decision: Decision) -> None:
         """Take a decision back that could not be published, because another placer wrote first."""
         if isinstance(decision.event, Proposed):
@@ -197,19 +202,13 @@ class Decider:
             self.mending.shift(self._decided_at, now=now)
         self._decided_at = now
 
-    def _is_complete(self, gang_id: GangId, *, now: datetime) -> bool:
-        """Tell whether nobody else has to be waited for. Of a PodGroup nothing says how many there will be."""
-        retry = self._records[gang_id].retry_at
-        is_held = gang_id.startswith("podgroup/") or (retry is not None and retry > now)
-        return not is_held and (gang := self.cluster.gang(gang_id)) is not None and gang.is_complete
-
     def _decide_newcomers(self, now: datetime, *, opening: Opening) -> list[Outcome]:
         outcomes: list[Outcome] = []
         due: list[tuple[tuple[int, datetime, str], GangId, Gang | None]] = []
         for gang_id in list(self._awake):
             record = self._records[gang_id]
             moment = record.not_before(self.policy)
-            if moment is not None and moment > now and not self._is_complete(gang_id, now=now):
+            if moment is not None and moment > now and not is_complete(self.cluster, gang_id, record=record, now=now):
                 outcomes += self._tell_backoff(gang_id, now=now)
                 continue
             self._awake.discard(gang_id)
@@ -256,7 +255,8 @@ class Decider:
         record = self._records[gang.id]
         record.first_at = None
         snapshot = self.cluster.snapshot(gang.open)
-        match try_gang(gang, snapshot, excluded_nodes=self.rejections.excluded(gang.open)):
+        excluded = self.rejections.excluded(gang.open)
+        match try_gang(gang, snapshot, excluded_nodes=excluded, topology=self.policy.topology):
             case Placement(nodes=nodes):
                 event = proposal_of(gang, nodes=nodes, cluster=self.cluster, policy=self.policy, now=now)
                 return [self._propose(gang.id, self._transaction_id(gang.id, now), event, now=now)]
@@ -272,7 +272,7 @@ class Decider:
         gang = self.cluster.gang(transaction.gang)
         if transaction.repairing is None or gang is None:
             return []
-        match next_round(self.cluster, transaction, gang=gang, rejections=self.rejections):
+        match next_round(self.cluster, transaction, gang=gang, rejections=self.rejections, policy=self.policy):
             case Proposed() as proposal:
                 return [self._propose(gang.id, transaction.id, proposal, now=now)]
             case Unplaced() as unplaced:

@@ -9,6 +9,7 @@ from services.core.gangs import Gang
 from services.core.inventory import Inventory
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, GangId, KubernetesObject, Node, NodeName, Pod, Uid
+from services.core.policy import TopologyPolicy
 from services.core.quorum import trusted_owners
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal
@@ -80,7 +81,9 @@ def joined(gang: Gang, *, live: Gang | None, promised: Mapping[Uid, NodeName]) -
     )
 
 
-def plan(gangs: Iterable[Gang], *, inventory: Inventory) -> dict[GangId, GangPlan]:
+def plan(
+    gangs: Iterable[Gang], *, inventory: Inventory, topology: TopologyPolicy | None = None
+) -> dict[GangId, GangPlan]:
     """Place gangs in queue order, each beside those before it. A gang that cannot be placed takes nothing."""
     ordered = sorted(gangs, key=lambda gang: gang.order)
     snapshot = inventory.snapshot(pod for gang in ordered for pod in gang.open)
@@ -90,7 +93,7 @@ def plan(gangs: Iterable[Gang], *, inventory: Inventory) -> dict[GangId, GangPla
         if not gang.open and gang.existing >= gang.min_count:
             plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, reasons=notes)
             continue
-        answer = try_gang(gang, snapshot)
+        answer = try_gang(gang, snapshot, topology=topology)
         if isinstance(answer, Placement):
             names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
             bound = {names[uid]: node for uid, node in answer.nodes.items()}

@@ -1,8 +1,9 @@
 """The next round of a transaction whose members failed, and room that is held for who cannot be placed yet."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from services.core.attention import DecisionPolicy
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import Assignment, Proposed
 from services.core.gangs import Gang
@@ -21,9 +22,17 @@ class Unplaced:
 
 
 def next_round(
-    cluster: Cluster, transaction: OpenTransaction, *, gang: Gang, rejections: Rejections
+    cluster: Cluster,
+    transaction: OpenTransaction,
+    *,
+    gang: Gang,
+    rejections: Rejections,
+    policy: DecisionPolicy,
 ) -> Proposed | Unplaced | None:
-    """Return the round that a repairing transaction is owed; None where nobody needs a node."""
+    """Return the round that a repairing transaction is owed; None where nobody needs a node.
+
+    Members join the domain of those that are bound or promised.
+    """
     repairing = transaction.repairing
     if repairing is None:
         return None
@@ -48,7 +57,9 @@ def next_round(
         cluster.snapshot(members),
         members=members,
         excluded_nodes=excluded,
-        placed=gang.placed,
+        wish=gang.topology.wish,
+        levels=policy.topology.levels,
+        placed=(*gang.placed, *_promised(cluster, gang)),
         needed=max(repairing.min_count - counted, 1),
     )
     if isinstance(answer, Refusal):
@@ -62,6 +73,15 @@ def next_round(
         already_placed=transaction.proposal.already_placed,
         repair_window=transaction.proposal.repair_window,
     )
+
+
+def _promised(cluster: Cluster, gang: Gang) -> Iterable[Pod]:
+    """Yield the members that are bound or promised and still look open, on their nodes."""
+    promises = cluster.promises()
+    for pod in gang.open:
+        promise = promises.get(pod.metadata.uid)
+        if promise is not None:
+            yield replace(pod, node=promise.node)
 
 
 def room_for(cluster: Cluster, *, members: tuple[Pod, ...], rejections: Rejections) -> Unplaced:

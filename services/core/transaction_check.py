@@ -12,10 +12,16 @@ from services.core.names import ALLOW_DELETE_ANNOTATION
 from services.core.objects import GangId, NodeName, Pod, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import check
+from services.core.topology import NO_WISH
 
 
 def misfits_of(
-    cluster: Cluster, *, pods: Mapping[Uid, Pod], promised: Mapping[Uid, NodeName], placed: Mapping[Uid, NodeName]
+    cluster: Cluster,
+    *,
+    gang: GangId,
+    pods: Mapping[Uid, Pod],
+    promised: Mapping[Uid, NodeName],
+    placed: Mapping[Uid, NodeName],
 ) -> dict[Uid, Reason]:
     """Return the members that cannot be where they are promised, or where somebody else bound them.
 
@@ -23,7 +29,10 @@ def misfits_of(
     those of members that others bound: these only need a node that exists.
     """
     snapshot = cluster.snapshot((pods[uid] for uid in promised), without=promised)
-    misfits = check(snapshot, pods=pods, nodes=promised)
+    found = cluster.gang(gang)
+    wish = NO_WISH if found is None else found.topology.wish
+    beside = () if found is None else [pod for pod in found.placed if pod.metadata.uid not in promised]
+    misfits = check(snapshot, pods=pods, nodes=promised, wish=wish, placed=beside)
     for uid, node in placed.items():
         if cluster.inventory.node(node) is None:
             misfits[uid] = bound_to_nowhere(pods[uid].metadata.name, node=node)

@@ -6,10 +6,12 @@ from datetime import timedelta
 
 from services.core.degraded import terms_reasons
 from services.core.durations import DurationError, parse_duration
+from services.core.gang_topology import topology_reasons
 from services.core.gangs import Gang
 from services.core.inventory import Snapshot
 from services.core.names import REPAIR_WINDOW_ANNOTATION
 from services.core.objects import NodeName, Uid
+from services.core.policy import TopologyPolicy
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal, solve
@@ -28,16 +30,36 @@ class Hopeless:
 
 
 def try_gang(
-    gang: Gang, snapshot: Snapshot, *, excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None
+    gang: Gang,
+    snapshot: Snapshot,
+    *,
+    excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None,
+    topology: TopologyPolicy | None = None,
 ) -> Placement | Refusal | Hopeless:
     """Place the gang's open members on the snapshot, all that fit and at least as many as it needs.
 
-    The snapshot is changed only where the answer is a Placement.
+    `topology` are the levels that it may ask to be together in. The snapshot is changed only where the answer is a
+    Placement.
     """
-    reasons = (*quorum_reasons(gang), *settings_reasons(gang), *terms_reasons(gang), *size_reasons(gang))
+    levels = topology or TopologyPolicy()
+    reasons = (
+        *quorum_reasons(gang),
+        *settings_reasons(gang),
+        *terms_reasons(gang),
+        *topology_reasons(gang.topology, policy=levels),
+        *size_reasons(gang),
+    )
     if reasons:
         return Hopeless(reasons=reasons)
-    return solve(snapshot, members=gang.open, needed=gang.needed, excluded_nodes=excluded_nodes, placed=gang.placed)
+    return solve(
+        snapshot,
+        members=gang.open,
+        needed=gang.needed,
+        excluded_nodes=excluded_nodes,
+        wish=gang.topology.wish,
+        levels=levels.levels,
+        placed=gang.placed,
+    )
 
 
 def settings_reasons(gang: Gang) -> tuple[Reason, ...]:

@@ -8,6 +8,7 @@ that wait for the same room the first takes it, and the others are compared with
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from services.core.attention import GangRecord
 from services.core.cluster import Cluster, Effects
@@ -126,3 +127,14 @@ def is_arrival(change: ClusterChange, *, cluster: Cluster) -> bool:
         return False
     known = cluster.pod(pod.metadata.namespace, pod.metadata.name)
     return known is None or known.metadata.uid != pod.metadata.uid or known.is_gated
+
+
+def is_complete(cluster: Cluster, gang: GangId, *, record: GangRecord, now: datetime) -> bool:
+    """Tell whether a gang need not be waited for, because all are here that its owner asks for.
+
+    Of a PodGroup nothing says how many there will be.
+    """
+    if gang.startswith("podgroup/") or (record.retry_at is not None and record.retry_at > now):
+        return False
+    found = cluster.gang(gang)
+    return found is not None and found.is_complete

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
-from services.contracts.policy_file import following_policy
+from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import STREAMS
 from services.core.attention import DecisionPolicy
 from services.core.decisions import DegradedPolicy
@@ -36,18 +36,29 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
-        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as configured,
         campaigning(settings, runtime) as leadership,
         Mind(policy=policy) as mind,
         rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),
         asyncio.TaskGroup() as group,
     ):
+        await mind.take_topology(configured.value.topology)
+        following = group.create_task(_follow_topology(configured, mind=mind), name="following the topology")
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
         working = group.create_task(
             _work(settings, runtime, mind=mind, metrics=metrics, leadership=leadership), name="deciding"
         )
         await runtime.stopping.wait()
         working.cancel()
+        following.cancel()
+
+
+async def _follow_topology(configured: PolicySource, *, mind: Mind) -> None:
+    """Let gangs be placed by the levels of the configuration file, whenever it changes."""
+    known = configured.value
+    while True:
+        known = await configured.changed(since=known)
+        await mind.take_topology(known.topology)
 
 
 async def _work(

@@ -18,6 +18,7 @@ from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
 from services.core.attention import DecisionPolicy
 from services.core.decider import Decider, Outcome
 from services.core.decisions import Decision
+from services.core.policy import TopologyPolicy
 from services.runtime.bus import Message
 
 T = TypeVar("T")
@@ -82,8 +83,16 @@ class Mind:
         """Take back a decision that could not be published."""
         await self._run(lambda: self._decider.reject(decision))
 
+    async def take_topology(self, topology: TopologyPolicy) -> None:
+        """Let gangs be together by these levels from now on."""
+        await self._run(lambda: self._take_topology(topology))
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _take_topology(self, topology: TopologyPolicy) -> None:
+        self._policy = replace(self._policy, topology=topology)
+        self._decider.adopt(replace(self._decider.policy, topology=topology))
 
     def _forget(self) -> None:
         self._decider = Decider(policy=self._policy)
@@ -111,7 +120,7 @@ class Mind:
                 continue
             self._decider.observe_decision(decision, at=now)
         if epoch is not None and epoch != self._decider.policy.epoch:
-            self._decider.policy = replace(self._policy, epoch=epoch)
+            self._decider.adopt(replace(self._policy, epoch=epoch))
         outcomes = self._decider.decide(now) if epoch is not None else ()
         return Thought(
             outcomes=outcomes,

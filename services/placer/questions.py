@@ -79,7 +79,7 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
             for gang in gangs_of(imagined)
         ]
         return PlanAnswer(
-            plans=plan(gangs, inventory=imagined.inventory),
+            plans=plan(gangs, inventory=imagined.inventory, topology=decider.policy.topology),
             revision=decider.cluster.revision,
             skipped=manifests.skipped,
         )

@@ -225,7 +225,7 @@ class TestCheck:
         stage.decide(proposed("a", "b"))
         assert stage.free == 0
         promised = dict.fromkeys(pods, NodeName("n1"))
-        assert misfits_of(stage.world.cluster, pods=pods, promised=promised, placed={}) == {}
+        assert misfits_of(stage.world.cluster, gang=GANG, pods=pods, promised=promised, placed={}) == {}
 
     def test_what_others_were_promised_counts(self, stage: Stage) -> None:
         """The later of two promises of the same room fails the check."""
@@ -234,6 +234,7 @@ class TestCheck:
         stage.world.observe_change(applied(late), revision=2)
         found = misfits_of(
             stage.world.cluster,
+            gang=GangId("pod/team-a/late"),
             pods={late.metadata.uid: late},
             promised={late.metadata.uid: NodeName("n1")},
             placed={},
@@ -243,7 +244,7 @@ class TestCheck:
     def test_a_member_bound_to_a_node_that_does_not_exist(self, stage: Stage) -> None:
         """Somebody else did it, and it will not run there."""
         stray = pod("a", group="g", node="gone")
-        found = misfits_of(stage.world.cluster, pods={A: stray}, promised={}, placed={A: NodeName("gone")})
+        found = misfits_of(stage.world.cluster, gang=GANG, pods={A: stray}, promised={}, placed={A: NodeName("gone")})
         assert found[A].code is ReasonCode.BOUND_ELSEWHERE
 
     def test_members_beside_and_lost(self, stage: Stage) -> None:

@@ -66,3 +66,13 @@ def test_example_is_placed_whole_or_not_at_all(name: str, tmp_path: Path) -> Non
         group: ("waiting", {}) for group in EXPECTED[name]
     }
     assert code == 1
+
+
+def test_rack_gangs_are_in_one_rack_each() -> None:
+    """By the PodGroup's topology, and by Kueue's annotation."""
+    _, groups = planned("-f", NODES, "-f", EXAMPLES / "rack.yaml")
+    racks = {"gpu-1": "r1", "gpu-2": "r1", "gpu-3": "r2", "gpu-4": "r2"}
+    assert {name: len({racks[node] for node in one["bound"].values()}) for name, one in groups.items()} == {
+        "default/tensor": 1,
+        "default/pipeline": 1,
+    }
