@@ -101,6 +101,13 @@ def test_help_of_make_fits_a_terminal() -> None:
     assert [line for line in shown.stdout.splitlines() if len(line) > MOST_HELP_COLUMNS] == []
 
 
+def test_nothing_is_stored_that_is_ignored() -> None:
+    """An environment or a cache that one machine has would take the place of everybody else's."""
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
+    assert shown.stdout == ""
+
+
 def test_files_are_short() -> None:
     """A file is read in one sitting."""
     long = {path: len((ROOT / path).read_text().splitlines()) for path in modules("services/")}
