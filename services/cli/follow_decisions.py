@@ -123,9 +123,9 @@ def _detail(event: core.DecisionEvent) -> str:
             return f"{len(event.assignments)} pods that are left are released"
         case core.Proposed():
             nodes = {one.node for one in event.assignments}
-            return (
-                f"{len(event.assignments)} pods on {len(nodes)} nodes, round {event.round}, revision {event.revision}"
-            )
+            warned = f"; warning: {summary(event.warnings)}" if event.warnings else ""
+            where = f"{len(event.assignments)} pods on {len(nodes)} nodes"
+            return f"{where}, round {event.round}, revision {event.revision}{warned}"
         case core.Committed():
             return f"{len(event.members)} pods bound, {event.repaired} repaired, {event.open} left open"
         case core.Repairing():
