@@ -96,7 +96,7 @@ bench-openb: $(STAMP) ## how much of a real GPU cluster is filled; SEEDS=n or 1-
 	@$(PYTHON) -m bench.openb --seeds "$(SEEDS)"
 
 bench-placement: $(STAMP) ## the placer against its goals
-	@$(PYTHON) -m bench.placement_waking
+	@$(PYTHON) -m bench.placement; placed=$$?; $(PYTHON) -m bench.placement_waking && exit $$placed
 
 bench-watcher: $(STAMP) ## the watcher against its goals
 	@$(PYTHON) -m bench.watcher

@@ -42,6 +42,15 @@ class DecisionPolicy:
     topology: TopologyPolicy = field(default_factory=TopologyPolicy)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A decision with the trace contexts of the event that made it possible and of the other members' events."""
+
+    decision: Decision
+    cause: str = ""
+    links: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True)
 class GangRecord:
     """What the decider remembers of one gang."""

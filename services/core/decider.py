@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import DecisionPolicy, GangRecord, backing_off, retry_at, transaction_id
+from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, retry_at, transaction_id
 from services.core.cluster import Cluster, Promise
 from services.core.decisions import (
     Assignment,
@@ -36,15 +36,6 @@ from services.core.repairing import Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
 from services.core.trying import Hopeless, try_gang
 from services.core.waking import Opening, Wants, is_arrival, is_complete, note_refusal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A decision with the trace contexts of the event that made it possible and of the other members' events."""
-
-    decision: Decision
-    cause: str = ""
-    links: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,6 +11,9 @@ kube-scheduler would accept, were they bound in that order.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
 
 from services.core.inventory import Snapshot
 from services.core.judgements import NO_DOMAIN
@@ -26,6 +29,7 @@ from services.core.solving.compiling import compiled
 from services.core.solving.explaining import reasons_of, text_of_rule
 from services.core.solving.finding import Aim, Sibling, find
 from services.core.solving.ordering import take_places
+from services.core.solving.rules import Counts
 from services.core.topology import NO_WISH, TopologyRequest, TopologyWish
 
 
@@ -125,18 +129,30 @@ def _nodes(board: Board, moves: Iterable[Move]) -> dict[Uid, NodeName]:
 
 def _go_through(board: Board, moves: Iterable[Move]) -> None:
     """Make the moves on an empty board, each checked on its own: whatever found them, these rules are the judge."""
-    for move in moves:
-        for count in (move.count,) if not board.rules[move.group].steps else (1,) * move.count:
-            short = any(
-                board.free[move.row, column] < amount * count for column, amount in board.rules[move.group].amounts
-            )
-            verdict = board.verdict_on(move.group, move.row)
-            refused = board.refusal_on(move.group, move.row)
-            if short or verdict is not Verdict.ADMITTED or refused is not None:
-                node = board.snapshot.names[move.row]
-                pod = board.classes[move.group].members[0].metadata
-                raise AssertionError(f"a pod like {pod.namespace}/{pod.name} was placed wrongly on node {node}")
-            board.put(move.group, row=move.row, count=count)
+    for group, run in groupby(moves, key=lambda move: move.group):
+        steps = tuple(run)
+        rules = board.rules[group]
+        if rules.steps or board.classes[group].storage.attached:
+            for move in steps:
+                for _ in range(move.count):
+                    _judge(board, group, rows=np.array([move.row]), counts=np.array([1]))
+        else:
+            rows, position = np.unique([move.row for move in steps], return_inverse=True)
+            counts = np.bincount(position, weights=[move.count for move in steps]).astype(np.int64)
+            _judge(board, group, rows=rows, counts=counts)
+
+
+def _judge(board: Board, group: int, *, rows: Counts, counts: Counts) -> None:
+    """Place members on nodes, or fail where a node would not take them."""
+    rules = board.rules[group]
+    admitted = rules.static[rows]
+    for column, amount in rules.amounts:
+        admitted &= board.free[rows, column] >= amount * counts
+    if not rules.can_be_placed or not admitted.all() or any(board.refusal_on(group, row) for row in rows.tolist()):
+        pod = board.classes[group].members[0].metadata
+        nodes = ", ".join(board.snapshot.names[row] for row in rows.tolist()[:3])
+        raise AssertionError(f"pods like {pod.namespace}/{pod.name} were placed wrongly, on {nodes}")
+    board.put_many(group, rows=rows, counts=counts)
 
 
 def _problem(board: Board, pod: Pod, *, group: int, name: NodeName) -> Reason:

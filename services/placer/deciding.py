@@ -15,7 +15,8 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from services.contracts.dead_letter_box import DeadLetterBox
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
-from services.core.decider import Decider, Outcome
+from services.core.attention import Outcome
+from services.core.decider import Decider
 from services.core.decisions import Proposed
 from services.placer.metrics import PlacerMetrics
 from services.placer.mind import Mind, Thought

@@ -15,8 +15,8 @@ from typing import Self, TypeVar
 from services.contracts.cluster_codec import UndecodableMessage, UnknownKind, read_change
 from services.contracts.decision_codec import read_decision
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM
-from services.core.attention import DecisionPolicy
-from services.core.decider import Decider, Outcome
+from services.core.attention import DecisionPolicy, Outcome
+from services.core.decider import Decider
 from services.core.decisions import Decision
 from services.core.policy import TopologyPolicy
 from services.runtime.bus import Message

@@ -16,7 +16,7 @@ from services.contracts.decision_codec import (
     encode_decision,
 )
 from services.contracts.streams import MAX_MESSAGE_BYTES, PLACEMENT_STREAM
-from services.core.decider import Outcome
+from services.core.attention import Outcome
 from services.core.decisions import Proposed, Waiting
 from services.placer.metrics import PlacerMetrics
 from services.placer.ports import DecisionBus

@@ -54,31 +54,26 @@ def classes_of(
     grouped: dict[object, list[Pod]] = {}
     made: dict[object, MemberClass] = {}
     for pod in pods:
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace
         storage = snapshot.storage.of_pod(pod)
+        requests = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0))
+        constraints = constraints_of(pod, storage=storage)
         rules = replace(pod.rules, claims=(), features=()) if pod.rules.claims else pod.rules
         labels = {key: pod.metadata.labels[key] for key in keys if key in pod.metadata.labels}
-        one = MemberClass(
-            requests=tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0)),
-            constraints=constraints_of(pod, storage=storage),
-            excluded_nodes=excluded_nodes.get(pod.metadata.uid, frozenset()),
-            namespace=pod.metadata.namespace,
-            labels=labels,
-            rules=rules,
-            storage=storage,
-            subgroup=subgroups.get(pod.metadata.uid, ""),
-            members=(),
-        )
-        key = (
-            one.requests,
-            one.constraints,
-            one.excluded_nodes,
-            one.namespace,
-            tuple(sorted(labels.items())),
-            rules,
-            storage,
-            one.subgroup,
-        )
-        made.setdefault(key, one)
+        excluded, subgroup = excluded_nodes.get(uid, frozenset()), subgroups.get(uid, "")
+        key = (requests, constraints, excluded, namespace, tuple(sorted(labels.items())), rules, storage, subgroup)
+        if key not in made:
+            made[key] = MemberClass(
+                requests=requests,
+                constraints=constraints,
+                excluded_nodes=excluded,
+                namespace=namespace,
+                labels=labels,
+                rules=rules,
+                storage=storage,
+                subgroup=subgroup,
+                members=(),
+            )
         grouped.setdefault(key, []).append(pod)
     classes = [replace(made[key], members=tuple(pods)) for key, pods in grouped.items()]
     return tuple(

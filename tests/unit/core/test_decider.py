@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from services.core.attention import DecisionPolicy
+from services.core.attention import DecisionPolicy, Outcome
 from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
-from services.core.decider import Decider, Outcome
+from services.core.decider import Decider
 from services.core.decisions import (
     Assignment,
     Committed,
