@@ -13,7 +13,7 @@ from services.binder.ports import DecisionBus
 from services.contracts.cloudevents import EventAttributes, headers
 from services.contracts.decision_codec import decision_id, decision_subject, decision_type, encode_decision
 from services.contracts.streams import PLACEMENT_STREAM
-from services.core.decisions import Decision
+from services.core.decisions import Committed, Decision, DecisionEvent, Refused, Repairing, RolledBack
 from services.core.objects import TransactionId
 from services.runtime import telemetry
 from services.runtime.bus import BusUnavailable, StaleWrite
@@ -102,3 +102,21 @@ class Publisher:
             expected_sequence=0 if last is None else last.sequence,
             expected_subject=about_gang,
         )
+
+
+def summary_of(event: DecisionEvent) -> dict[str, object]:
+    """Return what a log line says of a decision."""
+    match event:
+        case Committed():
+            return {"members": len(event.members), "repaired": event.repaired, "open": event.open}
+        case Repairing():
+            return {"round": event.round, "bound": len(event.bound), "open": len(event.open)}
+        case RolledBack():
+            return {"undone": len(event.undone), "reasons": [one.code.value for one in event.reasons]}
+        case Refused():
+            return {
+                "reasons": [one.code.value for one in event.reasons],
+                "detail": event.reasons[0].message if event.reasons else "",
+            }
+        case _:
+            return {}

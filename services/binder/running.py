@@ -18,10 +18,11 @@ from services.binder.journal import Superseded
 from services.binder.metrics import BinderMetrics
 from services.binder.objecting import Objector
 from services.binder.phases import PhaseTimes, cause_of
+from services.binder.places import Place
 from services.binder.ports import Journal
-from services.binder.publishing import Publisher
+from services.binder.publishing import Publisher, summary_of
 from services.binder.world import World
-from services.core.decisions import Committed, Decision, DecisionEvent, Proposed, Refused, Repairing, RolledBack
+from services.core.decisions import Decision, DecisionEvent, Proposed, Repairing
 from services.core.ledger import OpenTransaction
 from services.core.objections import refused
 from services.core.objects import Uid
@@ -99,10 +100,11 @@ class Tools:
 class Run:
     """One transaction from its proposal to its end."""
 
-    def __init__(self, tools: Tools, transaction: OpenTransaction, *, is_resumed: bool) -> None:
+    def __init__(self, tools: Tools, transaction: OpenTransaction, *, place: Place, is_resumed: bool) -> None:
         """Take the transaction up as the stream shows it."""
         self._tools = tools
         self._transaction = transaction
+        self._place = place
         self._is_resumed = is_resumed
         self._wakened = asyncio.Event()
         self._proposal: Proposed | None = None
@@ -171,9 +173,12 @@ class Run:
             while state.step is not Step.OVER:
                 times.observe(state)
                 if instructions:
+                    await self._take_place()
                     if self._is_stopping:
                         await self._rest_for_ever()
                     self._start(instructions[0], state)
+                elif state.step is Step.WAITING:
+                    self._place.leave()
                 event = await self._next_event(state)
                 state, instructions = handle(state, event, now=tools.clock.now())
             return state
@@ -215,6 +220,13 @@ class Run:
             is_cautious=tools.world.had_setback(transaction.gang),
             repairing=repairing,
         )
+
+    async def _take_place(self) -> None:
+        if not self._place.is_taken:
+            # Nothing is being written while others have their turn.
+            self._rested.set()
+            await self._place.take()
+            self._rested.clear()
 
     async def _rest_for_ever(self) -> None:
         """Stay before the next instruction, until the task is cancelled."""
@@ -354,7 +366,7 @@ class Run:
         if isinstance(event, Repairing):
             self._tools.metrics.repairs.inc()
         _log.info(
-            f"transaction.{type(event).__name__.lower()}", gang=state.gang, transaction=state.id, **_summary(event)
+            f"transaction.{type(event).__name__.lower()}", gang=state.gang, transaction=state.id, **summary_of(event)
         )
 
     def _judged(self, answer: Answer, state: TransactionState, *, uid: Uid) -> Answer:
@@ -377,20 +389,3 @@ class Run:
 
 def _namespace(state: TransactionState) -> str:
     return state.gang.split("/")[1]
-
-
-def _summary(event: DecisionEvent) -> dict[str, object]:
-    match event:
-        case Committed():
-            return {"members": len(event.members), "repaired": event.repaired, "open": event.open}
-        case Repairing():
-            return {"round": event.round, "bound": len(event.bound), "open": len(event.open)}
-        case RolledBack():
-            return {"undone": len(event.undone), "reasons": [one.code.value for one in event.reasons]}
-        case Refused():
-            return {
-                "reasons": [one.code.value for one in event.reasons],
-                "detail": event.reasons[0].message if event.reasons else "",
-            }
-        case _:
-            return {}

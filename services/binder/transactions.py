@@ -3,6 +3,7 @@
 import asyncio
 
 from services.binder.journal import Superseded
+from services.binder.places import Place
 from services.binder.running import Run, Tools
 from services.core.decisions import Decision, Proposed
 from services.core.ledger import MAX_ENDED, OpenTransaction
@@ -86,18 +87,19 @@ class Transactions:
     def _take_up(self, transaction: OpenTransaction, *, is_resumed: bool) -> None:
         if self._is_stopping or not self._is_leading or transaction.id in self._ended:
             return
-        run = Run(self._tools, transaction, is_resumed=is_resumed)
+        place = Place(self._places)
+        run = Run(self._tools, transaction, place=place, is_resumed=is_resumed)
         self._runs[transaction.id] = run
         self._by_gang[transaction.gang] = transaction.id
         self._tools.metrics.open.inc()
         self._tasks[transaction.id] = self._tools.tasks.create_task(
-            self._in_turn(run, transaction), name=f"transaction {transaction.id}"
+            self._in_turn(run, transaction, place=place), name=f"transaction {transaction.id}"
         )
 
-    async def _in_turn(self, run: Run, transaction: OpenTransaction) -> None:
+    async def _in_turn(self, run: Run, transaction: OpenTransaction, *, place: Place) -> None:
         try:
-            async with self._places:
-                await self._finish(run, transaction)
+            await place.take()
+            await self._finish(run, transaction, place=place)
             # The stream may still bring a round that was proposed before it brings the end.
             self._ended[transaction.id] = None
             if len(self._ended) > MAX_ENDED:
@@ -107,13 +109,14 @@ class Transactions:
             self._tools.metrics.journal.superseded.inc()
             _log.warning("transaction.superseded", gang=transaction.gang, transaction=transaction.id, detail=str(error))
         finally:
+            place.leave()
             self._tools.metrics.open.dec()
             self._runs.pop(transaction.id, None)
             self._tasks.pop(transaction.id, None)
             if self._by_gang.get(transaction.gang) == transaction.id:
                 del self._by_gang[transaction.gang]
 
-    async def _finish(self, run: Run, transaction: OpenTransaction) -> None:
+    async def _finish(self, run: Run, transaction: OpenTransaction, *, place: Place) -> None:
         """Bring a transaction to its end. Raises Superseded."""
         while True:
             try:
@@ -123,6 +126,6 @@ class Transactions:
                     raise
                 # Its owner wrote once more while it was being taken over: it is taken over from there.
                 latest = self._tools.world.ledger.transaction(transaction.id) or transaction
-                run = self._runs[transaction.id] = Run(self._tools, latest, is_resumed=True)
+                run = self._runs[transaction.id] = Run(self._tools, latest, place=place, is_resumed=True)
             else:
                 return

@@ -31,6 +31,9 @@ class Phase(StrEnum):
 
     RECEIVED = "received"
     CHECKED = "checked"
+    #: The places of what comes before the burst: nothing enters them as long as no proposal has victims or devices.
+    EVICTING = "evicting"
+    CLAIMS = "claims"
     BINDING = "binding"
     REPAIRING = "repairing"
     UNDOING = "undoing"

@@ -35,6 +35,8 @@ class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PHASE_COMMITTED: _ClassVar[Phase]
     PHASE_REFUSED: _ClassVar[Phase]
     PHASE_ROLLED_BACK: _ClassVar[Phase]
+    PHASE_EVICTING: _ClassVar[Phase]
+    PHASE_CLAIMS: _ClassVar[Phase]
 
 class MemberState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +65,8 @@ PHASE_UNDOING: Phase
 PHASE_COMMITTED: Phase
 PHASE_REFUSED: Phase
 PHASE_ROLLED_BACK: Phase
+PHASE_EVICTING: Phase
+PHASE_CLAIMS: Phase
 MEMBER_STATE_UNSPECIFIED: MemberState
 MEMBER_STATE_OPEN: MemberState
 MEMBER_STATE_BOUND: MemberState
