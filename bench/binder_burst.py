@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from bench.binding_log import BindingLog, Entry
-from services.cli.processes import LocalProcess
+from services.cli.processes import ANY_PORT, LocalProcess
 from services.contracts.cloudevents import EventAttributes, headers
 from services.contracts.cluster_codec import change_id, change_subject, change_type, encode_change
 from services.contracts.decision_codec import (
@@ -52,7 +52,7 @@ from tests.kubernetes.cluster import Cluster, ClusterConfig
 NODES = 50
 REST_S = 1.0
 """Between the pods and what is measured: the API server still works for those who watch."""
-_FOLLOWED = (Kind.NODE, Kind.POD, Kind.POD_GROUP, Kind.JOB)
+_FOLLOWED = tuple(kind for kind in Kind if kind is not Kind.WATCH)
 _CREATING = 16
 _GROUPS = "/apis/scheduling.k8s.io/v1beta1"
 
@@ -257,6 +257,8 @@ async def staged(folder: Path, *, go_loop: Path, connections: int) -> AsyncItera
             folder=folder,
             environment={
                 "PHALANX_NATS_URL": nats.url,
+                "PHALANX_HTTP_ADDRESS": ANY_PORT,
+                "PHALANX_GRPC_ADDRESS": ANY_PORT,
                 "PHALANX_KUBECONFIG": str(cluster.kubeconfig),
                 "PHALANX_BIND_CONCURRENCY": str(connections),
             },
