@@ -365,7 +365,8 @@ class Decider:
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in bound:
                 self._withdraw(promise.uid)
-        if isinstance(decision.event, Refused | RolledBack):
+        is_release_done = isinstance(decision.event, RolledBack) and transaction.proposal.is_release
+        if isinstance(decision.event, Refused | RolledBack) and not is_release_done:
             record.failures += 1
             record.retry_at = retry_at(decision, failures=record.failures, at=at, policy=self.policy)
         else:

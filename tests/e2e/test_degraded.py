@@ -146,6 +146,7 @@ async def test_what_is_left_is_released_where_the_group_says_so(system: System, 
     await until(lambda: any(one.is_over for one in events(system, gang, Degraded)), what="it is degraded no more")
     await bring_back(api, node)
     await until(lambda: len(bound(system.apiserver, gang)) == 16, what="all of it runs again", timeout_s=60)
+    await until(lambda: not system.recorder.open(), what="nothing is open")
     assert all(len(found) == 1 for found in system.recorder.endings().values())
 
 

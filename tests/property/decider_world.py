@@ -123,7 +123,7 @@ class World:
     def disturb(self) -> None:
         """Let a user or a node do something."""
         acts = [self.make_group, self.make_pods, self.end_pod, self.drop_pod, self.remake_pod]
-        acts += [self.reject_pod, self.lose_node]
+        acts += [self.reject_pod, self.reject_pod, self.lose_node, self.lose_node]
         acts += [self.make_pods, self.end_pod, self.change_group, self.drop_group, self.make_node, self.change_node]
         act = self.rng.choice(acts)
         act()

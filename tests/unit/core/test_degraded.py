@@ -179,6 +179,9 @@ def test_what_is_left_is_released_where_the_policy_says_so() -> None:
     ward.hear(decision, RolledBack(reasons=(), undone=placed.assignments))
     ward.lose(*ward.running[1:])
     assert ward.told(after=SETTLE).is_over
+    # It did what it was for: the gang's successors wait for nothing.
+    ward.see(*members("train", count=4, owners=(JOB,), uid=None, created_at=ward.now, version="20"))
+    assert len(proposal(only(ward.decide())).assignments) == 4
 
 
 def test_a_refused_release_backs_off() -> None:

@@ -212,6 +212,15 @@ class TestFailures:
         assert [reason.code for reason in quorum_reasons(begun)] == [ReasonCode.MEMBERS_MISSING]
         assert assembled(*old, *new, min_count=4).needed == 4
 
+    def test_a_jobset_that_starts_again_is_a_gang_again(self) -> None:
+        """Its Jobs are made anew: pods of the old ones are going, or have failed and are not collected yet."""
+        other = Owner(kind="Job", name="g", uid=Uid("job-2"), is_controller=True)
+        going = failed("old-0", index=0, deleted_at=START + seconds(5))
+        old = [going, *(failed(f"old-{index}", index=index) for index in range(1, 4))]
+        new = [pod(f"new-{index}", group="g", owners=(other,), created_at=START + seconds(9)) for index in range(4)]
+        assert assembled(*old, new[0], min_count=4).existing == 1
+        assert assembled(*old, *new, min_count=4).needed == 4
+
     def test_one_that_failed_beside_others_is_replaced_alone(self) -> None:
         """Three run on: the failed one counts until its successor is here, which then is what is needed."""
         running = [of_job(f"w-{index}", index=index, node="n1", phase="Running") for index in range(3)]
