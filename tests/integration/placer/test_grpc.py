@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import grpc
@@ -17,13 +18,15 @@ from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.contracts.pb.placement.v1.placement_service_pb2_grpc import PlacementServiceStub
 from services.contracts.streams import MAX_MESSAGE_BYTES
 from services.core.attention import DecisionPolicy
-from services.core.objects import Applied, ClusterChange, ClusterObject
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
+from services.core.objects import Applied, ClusterChange, ClusterObject, NodeName
 from services.placer.adapters.grpc_api import SERVICE_NAME, register
 from services.placer.mind import Mind
 from services.placer.questions import MAX_PODS
 from services.runtime import rpc
 from services.runtime.bus import Message
 from services.runtime.health import Readiness
+from tests import groups
 from tests.builders import (
     START,
     Manifest,
@@ -117,7 +120,7 @@ async def test_plan_on_live_state(mind: Mind, placer: PlacementServiceStub) -> N
     assert groups["team-a/g"] == {"outcome": "placed", "bound": {"g-0": "n1", "g-1": "n1"}}
     assert groups["team-a/alone"]["outcome"] == "waiting"
     assert groups["team-a/alone"]["reasons"][0]["code"] == "REASON_CODE_INSUFFICIENT_CAPACITY"
-    assert answer.revision == 6
+    assert answer.revision == len(synced()) + 3
 
 
 async def test_plan_with_imagined_nodes(mind: Mind, placer: PlacementServiceStub) -> None:
@@ -127,6 +130,34 @@ async def test_plan_with_imagined_nodes(mind: Mind, placer: PlacementServiceStub
     answer = await plan(placer, pod_manifest("w"), node_manifest("n9"), {"kind": "Service", "apiVersion": "v1"})
     assert dict(answer.groups["team-a/w"].bound) == {"w": "n9"}
     assert answer.skipped_objects == 1
+
+
+async def test_pods_of_a_group_that_is_only_live_join_it(mind: Mind, placer: PlacementServiceStub) -> None:
+    """Its members count, those that run are not told again, and those that wait are placed with the new ones."""
+    live = members("g", count=2, annotations={"phalanx.dev/repair-window": "0s"})
+    await show(
+        mind, node("n1", gpus=4), pod_group("g", min_count=4), *(replace(one, node=NodeName("n1")) for one in live[:1])
+    )
+    await change(mind, Applied(object=live[1]))
+    more = [pod_manifest(f"g-{index}", group="g") for index in (2, 3)]
+    found = (await plan(placer, *more)).groups["team-a/g"]
+    assert (found.outcome, dict(found.bound)) == ("placed", {"g-1": "n1", "g-2": "n1", "g-3": "n1"})
+    alone = (await plan(placer, *more[:1])).groups["team-a/g"]
+    assert (alone.outcome, alone.reasons[0].message) == ("incomplete", "3 of the 4 needed pods exist")
+    # With its own PodGroup it is another group.
+    other = (await plan(placer, pod_group_manifest("g", min_count=2), *more)).groups["team-a/g"]
+    assert (other.outcome, sorted(other.bound)) == ("placed", ["g-2", "g-3"])
+
+
+async def test_owner_that_is_only_live_counts(mind: Mind, placer: PlacementServiceStub) -> None:
+    """The dump of some pods is enough: how many are needed the placer knows."""
+    await show(mind, node(), groups.job(parallelism=3, is_gang=True))
+    pods = [pod_manifest(f"train-{index}") for index in range(2)]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}
+    for one in pods:
+        one["metadata"]["ownerReferences"] = [reference | {"uid": groups.uid_of("Job", "train")}]
+    found = (await plan(placer, *pods)).groups["team-a/train"]
+    assert (found.outcome, found.reasons[0].message) == ("incomplete", "2 of the 3 needed pods exist")
 
 
 async def test_plan_of_missing_members(mind: Mind, placer: PlacementServiceStub) -> None:
@@ -199,7 +230,7 @@ async def test_cluster_that_is_not_followed(placer: PlacementServiceStub) -> Non
     """An answer could be wrong, so there is none; what is missing is named."""
     code, details = await refusal(plan(placer, pod_manifest("w")))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert details == "the watcher does not follow yet: node, pod, podgroup"
+    assert details == f"the watcher does not follow yet: {', '.join((*NEEDED_KINDS, *OPTIONAL_KINDS))}"
 
 
 async def test_explain_of_a_waiting_gang(mind: Mind, placer: PlacementServiceStub) -> None:

@@ -28,6 +28,7 @@ from services.contracts.decision_codec import (
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.contracts.pb.placement.v1.placement_service_pb2_grpc import PlacementServiceStub
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
 from services.core.decisions import Committed, Decision, DecisionEvent, Proposed, Refused
 from services.core.objects import Applied, ClusterChange, ClusterObject
 from services.core.reasons import Reason, ReasonCode
@@ -315,6 +316,7 @@ async def test_health_names_what_is_waited_for(world: World, nats_server: Embedd
             document = orjson.loads(await answer.read())
         assert answer.status == 503
     details = {one["name"]: one["detail"] for one in document["conditions"]}
-    assert details["cluster"] == "waiting for the watcher to follow: node, pod, podgroup"
+    kinds = ", ".join((*NEEDED_KINDS, *OPTIONAL_KINDS))
+    assert details["cluster"] == f"waiting for the watcher to follow: {kinds}"
     assert details["nats"].startswith("connected to")
     assert world.proposals == []
