@@ -17,7 +17,8 @@ from services.binder.metrics import BinderMetrics
 from services.binder.ports import NoAnswer, StatusApi
 from services.binder.world import World
 from services.core.decisions import Decision
-from services.core.objects import GangId
+from services.core.membership import reference_to
+from services.core.objects import GangId, kind_of
 from services.core.transaction_answers import ApiAnswer, Meaning, meaning_of
 from services.core.transaction_reports import (
     ConditionWrite,
@@ -204,10 +205,15 @@ class Reporter:
         self._note("group condition", answer, report=report)
 
     def _subjects(self, gang: GangId, *, group: Mapping[str, Any] | None) -> list[dict[str, str]]:
-        """Return what events are about: the group, or the lone pod, and whoever controls the members."""
-        found = self._world.cluster.gang(gang)
+        """Return what events are about: what declares the gang, or the lone pod, and whoever controls the members."""
+        cluster = self._world.cluster
+        found = cluster.gang(gang)
         pods = () if found is None else (*found.open, *found.placed)
         namespace = gang.split("/")[1]
+        owners = controllers_of(owner for pod in pods for owner in pod.metadata.owners)
+        if found is not None and found.source is not None:
+            # What people wrote, and not what its controller made of it, as the Jobs of a JobSet.
+            owners = (reference_to(found.source, api_version=cluster.api_version(kind_of(found.source))),)
         subjects = [
             {
                 "apiVersion": owner.api_version,
@@ -216,7 +222,7 @@ class Reporter:
                 "name": owner.name,
                 "uid": owner.uid,
             }
-            for owner in controllers_of(owner for pod in pods for owner in pod.metadata.owners)
+            for owner in owners
         ]
         if group is not None:
             subjects.insert(0, reference_of(group))

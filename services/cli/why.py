@@ -22,10 +22,10 @@ from services.contracts.timestamps import from_timestamp
 def why(gang: str, namespace: str, output: str, target: str) -> None:
     """Say why GANG waits, or where it runs.
 
-    GANG is the name of a PodGroup, or a gang id such as podgroup/team-a/train or pod/team-a/notebook. For a pod that is
-    a member of a group the answer is about its group.
+    GANG is the name of a PodGroup, JobSet, Job or another gang, or a gang id such as podgroup/team-a/train or
+    pod/team-a/notebook. For a pod that is a member of a group the answer is about its group.
     """
-    gang_id = gang if "/" in gang else f"podgroup/{namespace}/{gang}"
+    gang_id = gang if "/" in gang else f"*/{namespace}/{gang}"
     try:
         answer = ask_placer(target, lambda placer: placer.Explain(pb.ExplainRequest(gang=gang_id), timeout=TIMEOUT_S))
     except NothingKnown as error:
@@ -39,7 +39,7 @@ def why(gang: str, namespace: str, output: str, target: str) -> None:
 
 def _print(answer: pb.ExplainResponse, *, asked: str) -> None:
     console = Console(soft_wrap=True)
-    if answer.gang != asked:
+    if answer.gang != asked and not asked.startswith("*/"):
         console.print(f"{escape(asked)} is a member of {escape(answer.gang)}", highlight=False)
     since = f" since {from_timestamp(answer.since):%H:%M:%S} UTC" if answer.HasField("since") else ""
     order = f", number {answer.position} in the queue" if answer.position else ""

@@ -124,6 +124,11 @@ class Cluster:
         missing += [kind for kind in OPTIONAL_KINDS if phases.get(kind) not in {WatchPhase.SYNCED, WatchPhase.ABSENT}]
         return tuple(kind.value for kind in missing)
 
+    def api_version(self, kind: Kind) -> str:
+        """Return the API version in which a kind is followed, or nothing."""
+        state = self._watches.get(kind)
+        return "" if state is None else state.api_version
+
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod, or None."""
         return self._pods.get((namespace, name))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from services.core.names import GANG_LABEL, VOLCANO_GROUP_ANNOTATION
-from services.core.objects import GangId, GroupSource, Job, Kind, Metadata, Owner, Pod
+from services.core.objects import GangId, GroupSource, Job, Kind, Metadata, Owner, Pod, kind_of
 from services.core.reduce_sources import FOLLOWERS, LAUNCHER, LEADER, WORKER
 
 SourceKey = tuple[Kind, str, str]
@@ -60,6 +60,10 @@ _OWNER_KINDS: Mapping[tuple[str, str], Kind] = {
     ("kubeflow.org", "PyTorchJob"): Kind.PYTORCH_JOB,
     ("kubeflow.org", "TFJob"): Kind.TF_JOB,
     ("kubeflow.org", "MPIJob"): Kind.MPI_JOB,
+}
+_API_NAMES: Mapping[Kind, str] = {kind: name for (_, name), kind in _OWNER_KINDS.items()} | {
+    Kind.COSCHEDULING_GROUP: "PodGroup",
+    Kind.VOLCANO_GROUP: "PodGroup",
 }
 _TRAINING_OPERATORS: Mapping[str, Kind] = {
     "pytorchjob-controller": Kind.PYTORCH_JOB,
@@ -169,6 +173,12 @@ def membership_of(pod: Pod, *, lookup: Lookup) -> Membership:
         # Its Job may say that it is a gang.
         return Membership(gang=alone.gang, standing=Standing.UNSEEN, consulted=consulted, missing=controller)
     return Membership(gang=alone.gang, consulted=consulted)
+
+
+def reference_to(source: Source, *, api_version: str) -> Owner:
+    """Return an object that declares a gang as others refer to it, in the version in which it is followed."""
+    metadata = source.metadata
+    return Owner(kind=_API_NAMES[kind_of(source)], name=metadata.name, uid=metadata.uid, api_version=api_version)
 
 
 def controller_of(metadata: Metadata) -> Owner | None:

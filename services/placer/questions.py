@@ -16,6 +16,8 @@ from services.core.reasons import Reason, ReasonCode
 from services.core.undo_cost import undo_warnings
 
 MAX_PODS = 4096
+ANY_KIND = "*"
+"""Stands for the kind in the id of a gang that is asked for by name."""
 
 
 class NotSynced(Exception):
@@ -141,8 +143,17 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
 
 def _group_of_member(decider: Decider, gang_id: GangId) -> GangId:
     kind, namespace, name = gang_id.split("/")
-    pod = decider.cluster.pod(namespace, name) if kind == "pod" else None
-    return gang_id if pod is None else decider.cluster.gang_id_of(pod)
+    cluster = decider.cluster
+    if kind == ANY_KIND:
+        named = {one for one in cluster.gang_ids() if one.endswith(f"/{namespace}/{name}")}
+        group = GangId(f"podgroup/{namespace}/{name}")
+        lone = GangId(f"pod/{namespace}/{name}")
+        gang_id = (
+            group if group in named else min(named - {lone}, default=lone if cluster.pod(namespace, name) else group)
+        )
+        kind = gang_id.partition("/")[0]
+    pod = cluster.pod(namespace, name) if kind == "pod" else None
+    return gang_id if pod is None else cluster.gang_id_of(pod)
 
 
 def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:

@@ -13,7 +13,7 @@ from tests.builders import Manifest, job_manifest, pod_manifest
 from tests.e2e.api import Api
 from tests.e2e.gangs import committed, submit_pods
 from tests.e2e.system import System
-from tests.e2e.waiting import until
+from tests.e2e.waiting import eventually, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -97,6 +97,7 @@ async def test_job_set_is_one_gang_of_all_its_jobs(system: System, api: Api) -> 
         await api.create(job)
     await committed(system, gang)
     assert len(bound(system, api, "train-")) == 9
+    await eventually(lambda: _is_told(api, job_set), what="events are about the JobSet, and not about its Jobs")
 
 
 async def test_groups_of_a_leader_worker_set_are_gangs_and_a_liar_is_none_of_them(system: System, api: Api) -> None:
@@ -120,6 +121,13 @@ async def test_groups_of_a_leader_worker_set_are_gangs_and_a_liar_is_none_of_the
     await committed(system, GangId(f"pod/{api.namespace}/serve-1-9"))
     found = await system.explain(f"lws/{api.namespace}/serve-1")
     assert (found.state, found.placed) == ("running", 4)
+
+
+async def _is_told(api: Api, about: Manifest) -> bool:
+    told = [one["involvedObject"] for one in await api.list("Event") if one["involvedObject"]["kind"] != "Pod"]
+    wanted = {key: about[key] for key in ("apiVersion", "kind")} | {"uid": about["metadata"]["uid"]}
+    ours = [one for one in told if one["kind"] in {"JobSet", "Job"}]
+    return bool(ours) and all({key: one.get(key) for key in wanted} == wanted for one in ours)
 
 
 async def _stateful_set(api: Api, name: str, *, owner: Manifest) -> Manifest:

@@ -20,7 +20,7 @@ from services.contracts.timestamps import to_timestamp
 from services.core.objects import GangId
 from services.core.plan import GangPlan
 from services.placer.mind import Mind
-from services.placer.questions import Explanation, NotSynced, PlanAnswer, TooMany, explanation, plan_question
+from services.placer.questions import ANY_KIND, Explanation, NotSynced, PlanAnswer, TooMany, explanation, plan_question
 
 SERVICE_NAME = "phalanx.placement.v1.PlacementService"
 
@@ -69,9 +69,10 @@ class PlacementApi(PlacementServiceServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"gang: {error}")
         found = await self._mind.ask(lambda decider: explanation(decider, gang_id=gang_id))
         if found is None:
+            asked = request.gang.removeprefix(f"{ANY_KIND}/")
             await context.abort(
                 grpc.StatusCode.NOT_FOUND,
-                f"gang {request.gang} has no pods with schedulerName phalanx, and nothing was decided about it",
+                f"gang {asked} has no pods with schedulerName phalanx, and nothing was decided about it",
             )
         return explain_response(found)
 

@@ -77,7 +77,7 @@ class FakePlacer(PlacementServiceServicer):
                 gang=request.gang, state="running", min_count=8, existing=8, placed=8, nodes=nodes
             )
         return pb.ExplainResponse(
-            gang=request.gang,
+            gang=request.gang.replace("*/", "podgroup/"),
             state="waiting",
             min_count=4,
             existing=4,
@@ -122,7 +122,7 @@ async def test_why_a_gang_waits(target: str, placer: FakePlacer) -> None:
     """State, since when, place in the queue, numbers, and each reason with its code."""
     result = await run("why", "train", "-n", "team-a", "--placer", target)
     assert result.exit_code == 0
-    assert placer.asked == ["podgroup/team-a/train"]
+    assert placer.asked == ["*/team-a/train"]
     assert [line.rstrip() for line in result.output.splitlines()] == [
         "podgroup/team-a/train: waiting since 12:00:00 UTC, number 2 in the queue",
         "  needs 4, 4 exist, 0 are placed",

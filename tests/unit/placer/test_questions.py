@@ -44,6 +44,7 @@ from services.placer.questions import (
     explanation,
     plan_question,
 )
+from tests import groups
 from tests.builders import START, deleted, members, node, pod, pod_group, seconds, synced, watch
 from tests.property.strategies import nodes
 
@@ -341,6 +342,17 @@ def test_member_of_a_group_is_answered_for_its_group() -> None:
     room = Room(node(gpus=1), *train(size=2))
     room.decide()
     assert room.explain(GangId("pod/team-a/train-0")) == room.explain(TRAIN)
+
+
+def test_gang_that_is_asked_for_by_name() -> None:
+    """Whatever its kind; of several of one name the PodGroup is meant, and a lone pod last."""
+    room = Room(node(gpus=1), groups.job(is_gang=True, parallelism=9), *groups.job_pods(is_gang=True), pod("train"))
+    room.decide()
+    asked = GangId("*/team-a/train")
+    assert room.explain(asked).gang == "job/team-a/train"
+    room.show(pod_group("train", min_count=2), *members("train", count=2, uid="other"))
+    assert room.explain(asked).gang == TRAIN
+    assert room.explain(GangId("*/team-a/train-1")).gang == TRAIN
 
 
 def test_gang_whose_members_finish() -> None:
