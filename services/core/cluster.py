@@ -37,6 +37,7 @@ from services.core.objects import (
     WatchState,
     kind_of,
 )
+from services.core.versions import is_end_of, is_older
 
 NEEDED_KINDS = (Kind.NODE, Kind.POD)
 """Kinds that must be followed before anything is decided."""
@@ -381,25 +382,14 @@ def _asks_less(pod: Pod, *, than: Pod) -> bool:
     return any(pod.requests.get(resource, 0) < amount for resource, amount in than.requests.items())
 
 
-def is_older(metadata: Metadata, *, than: Metadata) -> bool:
-    """Tell whether this is an earlier version of the same object, or an object that was replaced by another.
-
-    Versions are decimal integers that only grow, also from an object to its successor of the same name (KEP-5504).
-    """
-    if not (metadata.resource_version.isdecimal() and than.resource_version.isdecimal()):
-        return False
-    return int(metadata.resource_version) < int(than.resource_version)
-
-
-def is_end_of(known: Metadata, *, tombstone: Metadata) -> bool:
-    """Tell whether a tombstone means that what is known is gone.
-
-    It may be that of a successor of the same name that was made and deleted unseen: the stream keeps only the last
-    message of each subject.
-    """
-    return known.uid == tombstone.uid or is_older(known, than=tombstone)
-
-
 def _placement_view(group: PodGroup) -> tuple[object, ...]:
     meta = group.metadata
-    return (meta.uid, group.min_count, group.is_gang, group.priority, meta.deleted_at, meta.annotations)
+    return (
+        meta.uid,
+        group.min_count,
+        group.is_gang,
+        group.priority,
+        group.topology_keys,
+        meta.deleted_at,
+        meta.annotations,
+    )

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS, Cluster, Effects, Promise, is_older
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS, Cluster, Effects, Promise
 from services.core.objects import (
     Applied,
     ClusterChange,
@@ -22,6 +22,7 @@ from services.core.objects import (
     WatchPhase,
     WatchState,
 )
+from services.core.versions import is_older
 from tests.builders import GPU, START, applied, deleted, node, pod, pod_group, synced, watch
 
 N1 = NodeName("n1")
