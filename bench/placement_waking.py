@@ -1,6 +1,6 @@
 """How a placer that holds a large cluster wakes: memory, restart, and pods that finish while many gangs wait.
 
-    python -m bench.placement_waking [--nodes 5000] [--pods 50000] [--gangs 1000] [--finished 1000] [--rate 100]
+    python -m bench.placement_waking [--nodes 5000] [--pods 50000] [--gangs 1000] [--finished 1000] [--rate 250]
 
 The stream is a real nats-server that syncs every write, filled with what a watcher publishes of objects of realistic
 size; the placer is the process that is installed. All GPUs are in use, and gangs of four wait for one, two, four or
@@ -11,9 +11,7 @@ GPUs run, and all others are woken in vain or not at all. Results are printed be
 
 import asyncio
 import contextlib
-import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -26,10 +24,9 @@ from pathlib import Path
 import click
 import nats
 from nats.aio.client import Client
-from rich.console import Console
-from rich.table import Table
 
 from bench.cluster_server import node_manifest, pod_manifest
+from bench.measures import Measure, show, write
 from services.contracts.cloudevents import EventAttributes, headers
 from services.contracts.cluster_codec import change_id, change_subject, change_type, encode_change
 from services.contracts.decision_codec import decode_decision
@@ -67,24 +64,6 @@ FLUSHED = 500
 MEMORY_GOAL_MIB = 400.0
 RESTART_GOAL_S = 15.0
 RATE_GOAL = 50.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One figure. `goal` is an upper limit, or a lower one where `is_floor`; None where there is none."""
-
-    name: str
-    value: float
-    unit: str
-    goal: float | None = None
-    is_floor: bool = False
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is met."""
-        if self.goal is None:
-            return None
-        return self.value >= self.goal if self.is_floor else self.value <= self.goal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,21 +150,13 @@ class Stream:
 @click.option("--pods", default=50_000, show_default=True)
 @click.option("--gangs", default=1_000, show_default=True)
 @click.option("--finished", default=1_000, show_default=True, help="pods that finish")
-@click.option("--rate", default=100, show_default=True, help="of them in a second")
+@click.option("--rate", default=250, show_default=True, help="of them in a second")
 def main(nodes: int, pods: int, gangs: int, finished: int, rate: int) -> None:
     """Measure, print and write; exit with 1 where a goal is missed."""
     load = Load(nodes=nodes, pods=pods, gangs=gangs, finished=finished, rate=rate)
     measures = asyncio.run(_measured(load))
-    _print(measures)
-    RESULT.parent.mkdir(exist_ok=True)
-    machine = {
-        "load_average": os.getloadavg(),
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-    }
-    document = {"inputs": asdict(load), "machine": machine, "measures": [asdict(measure) for measure in measures]}
-    RESULT.write_text(json.dumps(document, indent=2) + "\n")
+    show(measures, title="placer, waking")
+    write(measures, inputs=asdict(load), path=RESULT)
     raise SystemExit(0 if all(measure.is_met is not False for measure in measures) else 1)
 
 
@@ -330,20 +301,6 @@ async def _placer(directory: Path, *, nats_url: str) -> AsyncIterator[_Process]:
     finally:
         process.terminate()
         await process.wait()
-
-
-def _print(measures: list[Measure]) -> None:
-    table = Table(title="placer, waking")
-    for column in ("measure", "value", "goal", ""):
-        is_name = column == "measure"
-        table.add_column(column, justify="left" if is_name else "right", no_wrap=not is_name)
-    for measure in measures:
-        sign = "≥" if measure.is_floor else "≤"
-        goal = "" if measure.goal is None else f"{sign} {measure.goal:g} {measure.unit}"
-        verdict = {None: "", True: "met", False: "[bold]missed[/bold]"}[measure.is_met]
-        table.add_row(measure.name, f"{measure.value:,.2f} {measure.unit}", goal, verdict)
-    Console().print(table)
-    Console().print(f"{os.cpu_count()} cores, load average of the last minute {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
