@@ -44,11 +44,11 @@ REMAINDERS = 1000 // REMAINDER_UNIT
 
 STRAND_TEMPERATURE = 0.05
 REMAINDER_TEMPERATURE = 0.05
-LEFT_ALONE = 0.003
+LEFT_ALONE = 0.005
 """Weight, beside all sizes together, of the case that nothing more comes for a remainder."""
 REMEMBERED = 16
 """Outlooks that are kept."""
-RIVALRY = 0.006
+RIVALRY = 0.01
 """What each equal remainder adds to that weight."""
 
 
@@ -82,8 +82,7 @@ def outlook_of(mix: Mapping[Size, int], *, resource: str) -> Outlook:
 def _outlook(mix: tuple[tuple[Size, int], ...]) -> Outlook:
     asking = [size for size, _ in mix]
     weights = np.array([count for _, count in mix], dtype=np.float64)
-    # To the nearest: rounded up, shares would seem to need less CPU for each device than they do.
-    devices = np.maximum(_units([size.device_milli - STRAND_UNIT // 2 for size in asking], unit=STRAND_UNIT), 1)
+    devices = _units([size.device_milli for size in asking], unit=STRAND_UNIT)
     single = _units([size.share_milli or 1000 for size in asking], unit=REMAINDER_UNIT)
     singles, place = np.unique(single, return_inverse=True)
     by_single = np.zeros(len(singles))
