@@ -68,28 +68,41 @@ class Sweeper:
         self._clock = clock
         self._interval_s = interval_s
         self._nudged = asyncio.Event()
+        #: A look at live pods got no answer.
+        self._is_owed = False
 
     def nudge(self) -> None:
         """Sweep now: the stream knows less than before."""
         self._nudged.set()
 
     async def run(self) -> None:
-        """Sweep at once, and then every while."""
+        """Sweep at once, and then every while.
+
+        The first look, and that after the stream was read again, are at live pods whatever is followed. Between them
+        these are listed only where what is followed shows something: a list of all pods costs the API server much.
+        """
+        self._nudged.set()
         while True:
             # Where the cluster is not known yet, everything would look unexplained.
             await self._follower.wait_for_revision(0, until=None)
+            is_thorough = self._nudged.is_set()
             self._nudged.clear()
             try:
-                await self.sweep()
+                await self.sweep(is_thorough=is_thorough)
             except NoAnswer as error:
+                if is_thorough:
+                    self._is_owed = True
                 self._metrics.sweeps.labels(result="unanswered").inc()
                 _log.warning("sweep.unanswered", problem=str(error))
             await self._wait()
 
-    async def sweep(self) -> None:
+    async def sweep(self, *, is_thorough: bool) -> None:
         """Compare once, and open again what nothing explains. Raises NoAnswer."""
-        live = await self._live()
         world = self._world
+        followed = {pod.metadata.uid: pod for pod in world.cluster.pods() if pod.node}
+        is_live = is_thorough or self._is_owed or bool(leftovers(world.cluster, world.ledger, live=followed))
+        live = await self._live() if is_live else followed
+        self._is_owed = False
         found = leftovers(world.cluster, world.ledger, live=live) if self._follower.is_cluster_ready else ()
         for one in found:
             await self._open_again(one)
