@@ -7,6 +7,7 @@ import pytest
 
 from services.cli.processes import LocalProcess
 from services.contracts.decision_codec import decode_reasons
+from services.core.decisions import Waiting
 from services.core.objects import GangId
 from services.core.reasons import Reason, ReasonCode
 from services.sandbox import table
@@ -27,8 +28,8 @@ async def _reasons(system: System, gang: str) -> dict[ReasonCode, Reason]:
     return {reason.code: reason for reason in decode_reasons((await system.explain(gang)).reasons)}
 
 
-async def test_a_malformed_pod_is_named_and_left_out(system: System, api: Api) -> None:
-    """An object that cannot be understood is skipped, counted and named; the rest goes on."""
+async def test_a_malformed_pod_is_named_and_the_rest_goes_on(system: System, api: Api) -> None:
+    """A pod that cannot be understood waits for itself alone, and the reason names the field."""
     broken = pod_manifest("broken", namespace=api.namespace)
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots"
     # Past all validation, as an object of another version or a broken webhook would come.
@@ -37,16 +38,11 @@ async def test_a_malformed_pod_is_named_and_left_out(system: System, api: Api) -
     try:
         gang = await submit(api, "g", size=2)
         await committed(system, gang)
-
-        async def is_counted() -> bool:
-            return bool(await system.metric("watcher", "phalanx_watcher_malformed_objects_total", kind="pod"))
-
-        await eventually(is_counted, what="the malformed pod is counted")
-        log = system.services.processes["watcher"].log_file.read_text()
-        (line,) = [one for one in log.splitlines() if "lots" in one]
-        assert "broken" in line
-        assert api.namespace in line
-        assert "cpu" in line
+        lone = GangId(f"pod/{api.namespace}/broken")
+        await until(lambda: isinstance(system.recorder.last(lone), Waiting), what="the malformed pod waits")
+        (reason,) = decode_reasons((await system.explain(lone)).reasons)
+        assert "spec.containers[0].resources.requests.cpu" in reason.message
+        assert "lots" in reason.message
     finally:
         system.apiserver.store.remove(stored)
 
