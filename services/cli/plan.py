@@ -15,13 +15,16 @@ from rich.table import Table
 from services.cli.placer_channel import EXIT_BAD_INPUT, TIMEOUT_S, ask_placer
 from services.contracts.manifest_files import Manifests, UnreadableManifest, read_manifests
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
+from services.contracts.policy_file import read_policy
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import KubernetesObject, Pod
 from services.core.plan import gangs_of, imagine
 from services.core.plan import plan as solve_plan
+from services.core.policy import TopologyPolicy
 from services.placer.adapters.grpc_api import plan_response
 from services.placer.questions import PlanAnswer
+from services.runtime.structured_file import UnusableFile
 
 EXIT_WAITING = 1
 
@@ -53,8 +56,17 @@ class GivenFiles:
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--all-schedulers", is_flag=True, help="Place pods of every scheduler, not only ours.")
+@click.option(
+    "--config",
+    "config",
+    envvar="PHALANX_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration file, for its levels of topology; a placer has its own.",
+)
 @click.option("--placer", "target", envvar="PHALANX_PLACER", help="Ask this placer for its live cluster instead.")
-def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedulers: bool) -> None:
+def plan(
+    files: tuple[Path, ...], output: str, config: Path | None, target: str | None, *, all_schedulers: bool
+) -> None:
     """Say where the pods of FILE would go. Nothing is written.
 
     Workloads that were not submitted yet (Jobs, JobSets, LeaderWorkerSets, RayJobs, PyTorchJobs, Deployments and
@@ -68,7 +80,7 @@ def plan(files: tuple[Path, ...], output: str, target: str | None, *, all_schedu
         click.echo(NO_PODS.format(files=", ".join(map(_shown, files))), err=True)
         sys.exit(EXIT_BAD_INPUT)
     if target is None:
-        answer = _plan_files(given, takes_all_schedulers=all_schedulers)
+        answer = _plan_files(given, topology=_topology_of(config), takes_all_schedulers=all_schedulers)
     else:
         request = pb.PlanRequest(manifests=given.text, all_schedulers=all_schedulers)
         answer = ask_placer(target, lambda placer: placer.Plan(request, timeout=TIMEOUT_S))
@@ -114,10 +126,21 @@ def _manifests_of(text: bytes, *, origin: str) -> Manifests:
         sys.exit(EXIT_BAD_INPUT)
 
 
-def _plan_files(given: GivenFiles, *, takes_all_schedulers: bool) -> pb.PlanResponse:
+def _topology_of(config: Path | None) -> TopologyPolicy:
+    """Return the levels of the configuration file, or exit with a line for each mistake in it."""
+    if config is None:
+        return TopologyPolicy()
+    try:
+        return read_policy(_text_of(config), name=str(config)).topology
+    except UnusableFile as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _plan_files(given: GivenFiles, *, topology: TopologyPolicy, takes_all_schedulers: bool) -> pb.PlanResponse:
     cluster = Cluster(trusts_unseen=True)
     imagine(cluster, given.objects, takes_all_schedulers=takes_all_schedulers)
-    plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory)
+    plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory, topology=topology)
     return plan_response(PlanAnswer(plans=plans, revision=0, skipped=given.skipped))
 
 

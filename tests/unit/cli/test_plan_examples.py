@@ -32,7 +32,7 @@ EXPECTED: dict[str, dict[str, int]] = {
 
 def planned(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
     """Exit code and answer of the command."""
-    runner = CliRunner(env={"PHALANX_PLACER": None})
+    runner = CliRunner(env={"PHALANX_PLACER": None, "PHALANX_CONFIG": None})
     result = runner.invoke(main, ["plan", "-o", "json", *map(str, arguments)])
     return result.exit_code, json.loads(result.stdout)["groups"]
 
@@ -76,3 +76,16 @@ def test_rack_gangs_are_in_one_rack_each() -> None:
         "default/tensor": 1,
         "default/pipeline": 1,
     }
+
+
+def test_levels_of_the_configuration_file(tmp_path: Path) -> None:
+    """A label that is no level is told with those that are; a file with a mistake is bad input."""
+    config = tmp_path / "config.yaml"
+    config.write_text("topology: {levels: [{nodeLabel: example.com/row}]}")
+    code, groups = planned("-f", NODES, "-f", EXAMPLES / "rack.yaml", "--config", config)
+    assert code == 1
+    assert {one["reasons"][0]["code"] for one in groups.values()} == {"REASON_CODE_MISCONFIGURED"}
+    config.write_text("topology: 3")
+    runner = CliRunner(env={"PHALANX_PLACER": None, "PHALANX_CONFIG": None})
+    result = runner.invoke(main, ["plan", "-f", str(NODES), "-f", str(EXAMPLES / "rack.yaml"), "--config", str(config)])
+    assert (result.exit_code, result.stderr.startswith(f"{config}:1: topology")) == (2, True)
