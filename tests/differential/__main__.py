@@ -1,5 +1,6 @@
 """`python -m tests.differential --seeds 1-300`: the comparison with kube-scheduler, as a table and as files."""
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from tests.differential.planted import PLANTED
 from tests.kubernetes import build
 
 _MOST_SEEDS = 100_000
+_LEAST_COLUMNS = 96
+"""Where the output goes to a file, too; a table that is wrapped cannot be read."""
 
 
 class Seeds(click.ParamType[Sequence[int]]):
@@ -50,7 +53,7 @@ class Seeds(click.ParamType[Sequence[int]]):
 @click.option("--plant", type=click.Choice(sorted(PLANTED)), help="Give our side this bug: the run must fail.")
 def main(*, seeds: Sequence[int], plant: str | None) -> None:
     """Place small random clusters' gangs by kube-scheduler and by ours, and compare."""
-    console = Console()
+    console = Console(width=max(shutil.get_terminal_size().columns, _LEAST_COLUMNS))
     lacking = build.missing()
     if lacking:
         raise click.ClickException("kube-scheduler is not built here: run `make kubernetes`")

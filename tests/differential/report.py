@@ -19,10 +19,10 @@ FOLDER = ROOT / "build" / "differential"
 
 def show(comparisons: Sequence[Comparison], *, console: Console) -> None:
     """The table, and what is wrong."""
-    table = Table(box=None, padding=(0, 2))
-    table.add_column("feature")
+    table = Table(box=None, padding=(0, 1))
+    table.add_column("feature", no_wrap=True)
     for name in ("seeds", "gangs", *Agreement):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows(comparisons):
         counts = [str(row.counts[kind]) for kind in Agreement]
         table.add_row(row.name, str(row.seeds), str(row.gangs), *counts)

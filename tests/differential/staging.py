@@ -48,11 +48,15 @@ class Stage:
         await self._until_known(guard_claim)
 
     async def submit(self, case: GangCase) -> tuple[Manifest | None, tuple[Manifest, ...]]:
-        """Create the pods, then their group, and return both as they were admitted."""
+        """Create the pods, then their group, and return both as they were admitted.
+
+        The scheduler hears of pods and of groups by two watches: the group comes when it has heard of all the pods.
+        """
         path = f"/api/v1/namespaces/{self._scenario.namespace}/pods"
         members = tuple([await self._connection.request("POST", path, body=pod) for pod in case.pods])
         if case.group is None:
             return None, members
+        await self.pass_by(f"before-{case.name}")
         return await self._connection.request("POST", self._groups, body=case.group), members
 
     async def pass_by(self, name: str) -> None:
