@@ -94,8 +94,7 @@ def _place_step(board: Board, group: int, filling: Filling) -> bool:
         # Members keep each other off node by node: one sort serves all of them.
         _place_at_once(board, group, filling, wanted=board.left[group])
         return False
-    keys = _keys(board, group, filling, usable=usable, room=room, wanted=board.left[group])
-    row = int(usable[_first(keys)])
+    row = _best_row(board, group, filling, usable=usable, room=room, wanted=board.left[group])
     # What is preferred of pods changes with each of them: then they are placed one by one.
     at_once = 1 if rules.likes_near else int(room[row])
     most = min([at_once, board.left[group], *(spread.allowance(row) for spread in rules.spreads)])
@@ -114,26 +113,48 @@ def _keys(board: Board, group: int, filling: Filling, *, usable: Rows, room: Cou
     What the members like comes first, then few domains, then the manner. Ties go by name, so that the answer does not
     depend on the order in which nodes were seen.
     """
-    rules = board.rules[group]
-    scarce = scarcest(board.classes[group].requests)
-    column = board.snapshot.columns.get(scarce)
-    left = board.free[usable, column] if column is not None else np.zeros(len(usable), dtype=np.int64)
-    keys: list[Counts] = [board.snapshot.ranks[usable]]
-    match filling.manner:
-        case Manner.FEWEST:
-            taken = np.minimum(room[usable], wanted)
-            keys += [left, *waste_keys(board, group, rows=usable, counts=taken), -taken]
-        case Manner.TIGHTEST:
-            keys += [-np.minimum(room[usable], wanted), left]
-        case Manner.EVENEST:
-            keys += [-left]
-    names = board.snapshot.ranks[usable]
-    keys += [_domain_ranks(codes[usable], room[usable], names=names, wanted=wanted) for codes in filling.levels]
+    wished = _wished(board, group, filling, usable=usable, room=room, wanted=wanted)
+    taken = np.minimum(room[usable], wanted)
+    return (*_by_manner(board, group, filling.manner, rows=usable, taken=taken), *wished)
+
+
+def _best_row(board: Board, group: int, filling: Filling, *, usable: Rows, room: Counts, wanted: int) -> int:
+    """Return the node that a sort by the keys would put first. Costly keys are asked only of those that are left."""
+    left = np.arange(len(usable))
+    taken = np.minimum(room[usable], wanted)
+    fewest = [-taken] if filling.manner is Manner.FEWEST else []
+    for key in (*reversed(_wished(board, group, filling, usable=usable, room=room, wanted=wanted)), *fewest):
+        here = key[left]
+        left = left[here == here.min()]
+    rows = usable[left]
+    return int(rows[_first(_by_manner(board, group, filling.manner, rows=rows, taken=taken[left]))])
+
+
+def _wished(
+    board: Board, group: int, filling: Filling, *, usable: Rows, room: Counts, wanted: int
+) -> tuple[Counts, ...]:
+    """Return the keys of what members like, and before it of few domains."""
+    rules, names = board.rules[group], board.snapshot.ranks[usable]
+    keys = [_domain_ranks(codes[usable], room[usable], names=names, wanted=wanted) for codes in filling.levels]
     if rules.likes_near:
         keys.append(-liked_near(rules)[usable])
     if rules.liked is not None:
         keys.append(-rules.liked[usable])
     return tuple(keys)
+
+
+def _by_manner(board: Board, group: int, manner: Manner, *, rows: Rows, taken: Counts) -> tuple[Counts, ...]:
+    """Return the keys of a manner, where each node takes so many; ties go by name."""
+    column = board.snapshot.columns.get(scarcest(board.classes[group].requests))
+    left = board.free[rows, column] if column is not None else np.zeros(len(rows), dtype=np.int64)
+    names = board.snapshot.ranks[rows]
+    match manner:
+        case Manner.FEWEST:
+            return (names, left, *waste_keys(board, group, rows=rows, counts=taken), -taken)
+        case Manner.TIGHTEST:
+            return (names, -taken, left)
+        case Manner.EVENEST:
+            return (names, -left)
 
 
 def _domain_ranks(codes: Codes, room: Counts, *, names: Counts, wanted: int) -> Counts:
