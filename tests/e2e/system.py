@@ -23,7 +23,7 @@ from services.contracts.streams import STREAMS
 from services.contracts.subjects import cluster_subject
 from services.core.objects import Applied, KubernetesObject, WatchPhase, WatchState
 from services.core.reasons import ReasonCode
-from services.core.reduce import MalformedObject, reduce
+from services.core.reduce import MalformedObject, reduce_leniently
 from services.runtime.bus import Bus
 from services.runtime.embedded_nats import EmbeddedNats
 from services.runtime.health import Readiness
@@ -183,7 +183,7 @@ def _published(apiserver: ApiServer) -> dict[str, KubernetesObject]:
             continue
         for obj in apiserver.store.objects(watched.plural, group=watched.group):
             with contextlib.suppress(MalformedObject):
-                item = reduce(watched.kind, obj)
+                item = reduce_leniently(watched.kind, obj)
                 wanted[cluster_subject(watched.kind, item.metadata)] = _without_version(item)
     return wanted
 

@@ -40,7 +40,7 @@ class Aim:
 class Finding:
     """The best that was found, as moves, and what is known where it is not enough.
 
-    `is_proved`: no placement of as many as are needed exists. `was_searched`: more was done for that than counting.
+    `is_proved`: no placement of as many as are needed exists. `was_searched`: that is more than counting equal members.
     `failed_label`: the required level that no domain of fits.
     """
 
@@ -139,12 +139,13 @@ def _search_regions(board: Board, demands: Sequence[Demand], aim: Aim, finding: 
     """Search each region for as many as are needed; note what is found, or whether there is nothing."""
     total = sum(one.size for one in board.classes)
     counted = len(board.classes) == 1 and not board.rules[0].steps
+    # Of equal members that do not hinder each other the count says it all.
+    finding.was_searched = not counted
     budget = Budget.for_nodes(board.snapshot.node_count)
     regions = Regions(board=board, demands=demands, wanted=aim.needed)
     for region in regions:
         if counted or most_of_all(board, masks=region.masks) < aim.needed:
             continue
-        finding.was_searched = True
         outcome = _search(board, aim, masks=region.masks, budget=budget)
         if outcome is Outcome.FOUND:
             if aim.needed < total:

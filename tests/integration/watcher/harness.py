@@ -16,7 +16,7 @@ from services.contracts.cluster_codec import decode_change
 from services.contracts.streams import CLUSTER_STREAM
 from services.contracts.subjects import CLUSTER, cluster_subject
 from services.core.objects import Applied, ClusterChange, Kind, KubernetesObject, WatchPhase, WatchState
-from services.core.reduce import MalformedObject, reduce
+from services.core.reduce import MalformedObject, reduce_leniently
 from services.runtime import log
 from services.runtime.bus import Batch, Bus, Message
 from services.runtime.clock import SystemClock
@@ -114,7 +114,7 @@ def cluster_objects(sandbox: RunningSandbox) -> dict[str, KubernetesObject]:
         for stored in sandbox.store.collection(kind).objects.values():
             manifest = orjson.loads(orjson.dumps(stored.obj))
             with contextlib.suppress(MalformedObject):
-                item = reduce(watched.kind, manifest)
+                item = reduce_leniently(watched.kind, manifest)
                 expected[cluster_subject(watched.kind, item.metadata)] = without_version(item)
     return expected
 

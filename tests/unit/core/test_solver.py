@@ -207,7 +207,7 @@ class TestRefusing:
         fits, lacks = members("a", count=1), members("b", count=1, gpus=0, memory=2**50)
         answer = solved(fits + lacks, on=[node("n1")])
         assert isinstance(answer, Refusal)
-        assert [reason.subject for reason in answer.reasons] == ["", "memory"]
+        assert [reason.subject for reason in answer.reasons[:2]] == ["", "memory"]
 
 
 class TestClasses:
