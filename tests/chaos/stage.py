@@ -64,9 +64,11 @@ class Stage:
         await api.create(namespace_manifest(namespace))
         return api
 
-    async def bear(self, *, is_elected: bool, is_journal_late: bool = False) -> Binder:
-        """Start a binder; it is not ready yet."""
-        settings = {LATE_VARIABLE: "1"} if is_journal_late else {}
+    async def bear(self, *, is_elected: bool, is_journal_late: bool = False, is_reporting: bool = True) -> Binder:
+        """Start a binder; it is not ready yet. Reports change pods, whose bindings are then written once more."""
+        settings = {"PHALANX_REPORTING": str(is_reporting).lower()}
+        if is_journal_late:
+            settings[LATE_VARIABLE] = "1"
         return await self.nursery.bear(PHALANX_LEADER_ELECTION=str(is_elected).lower(), **settings)
 
     def tails(self) -> str:
@@ -97,9 +99,9 @@ async def cleared(api: Api) -> None:
 
 
 @asynccontextmanager
-async def binders(stage: Stage, *, count: int = 1) -> AsyncIterator[list[Binder]]:
+async def binders(stage: Stage, *, count: int = 1, is_reporting: bool = True) -> AsyncIterator[list[Binder]]:
     """That many binders, elected where there are several."""
-    born = [await stage.bear(is_elected=count > 1) for _ in range(count)]
+    born = [await stage.bear(is_elected=count > 1, is_reporting=is_reporting) for _ in range(count)]
     try:
         for binder in born:
             await binder.ready()

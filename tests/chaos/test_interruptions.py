@@ -65,7 +65,7 @@ async def test_nats_is_killed_in_the_middle_of_a_burst(stage: Stage, *, is_kille
     """A burst that has begun is finished without the bus; a binder that dies meanwhile goes on when it is back."""
     name = f"nats-{int(is_killed_too)}"
     with holding(stage, name) as burst:
-        async with binders(stage) as (binder,), submitted(stage, name) as (api, gang):
+        async with binders(stage, is_reporting=False) as (binder,), submitted(stage, name) as (api, gang):
             await burst.is_in_the_middle(api, size=LARGE.size)
             await stage.nats.kill()
             if is_killed_too:
@@ -83,7 +83,7 @@ async def test_nats_is_killed_in_the_middle_of_a_burst(stage: Stage, *, is_kille
 async def test_the_api_server_is_killed_in_the_middle_of_a_burst(stage: Stage) -> None:
     """What was on its way is lost; every member is bound once when the server is back."""
     with holding(stage, "apiserver") as burst:
-        async with binders(stage), submitted(stage, "apiserver") as (api, gang):
+        async with binders(stage, is_reporting=False), submitted(stage, "apiserver") as (api, gang):
             await burst.is_in_the_middle(api, size=LARGE.size)
             stage.cluster.kill_apiserver()
             passes(stage)
@@ -96,7 +96,10 @@ async def test_the_api_server_is_killed_in_the_middle_of_a_burst(stage: Stage) -
 async def test_decisions_come_twice_and_out_of_order(stage: Stage) -> None:
     """Every decision is published again, several times and shuffled, in the middle of a burst and when all is over."""
     rng = random.Random(extent.seed())
-    async with binders(stage) as (binder,), submitted(stage, "doubled-before", REPAIR) as (settled, first):
+    async with (
+        binders(stage, is_reporting=False) as (binder,),
+        submitted(stage, "doubled-before", REPAIR) as (settled, first),
+    ):
         await rested(stage, first)
         with holding(stage, "doubled") as burst:
             async with submitted(stage, "doubled") as (api, gang):
@@ -121,7 +124,10 @@ async def test_decisions_come_twice_and_out_of_order(stage: Stage) -> None:
 async def test_a_stopped_leader_writes_late(stage: Stage) -> None:
     """Stopped with bindings on their way, which land half a minute later: they meet a conflict, and so does it."""
     with holding(stage, "stopped") as burst:
-        async with binders(stage, count=2) as candidates, submitted(stage, "stopped") as (api, gang):
+        async with (
+            binders(stage, count=2, is_reporting=False) as candidates,
+            submitted(stage, "stopped") as (api, gang),
+        ):
             await burst.is_in_the_middle(api, size=LARGE.size)
             held_s = time.monotonic()
             stopped = await leader(stage, candidates)
