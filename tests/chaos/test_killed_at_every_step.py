@@ -43,13 +43,15 @@ async def opened(stage: Stage, successor: Successor, *, is_journal_late: bool = 
 
 
 def chosen(calls: dict[str, list[str]], successor: Successor, *, seed: int) -> list[Point]:
-    """Return the points to play: after a restart all, and with a standby each call or, rotated by the seed, some."""
+    """Return the points to play: all, or each call with one fault, and some with a standby, rotated by the seed."""
     found: list[Point] = []
     for scenario in SCENARIOS:
         for number, call in enumerate(calls[scenario.name]):
             faults: tuple[Fault, ...] = STRIKES
-            if successor is Successor.STANDBY and not extent.is_all():
-                turn = number + seed
+            turn = number + seed
+            if successor is Successor.RESTARTED and not extent.is_all():
+                faults = (STRIKES[turn % len(STRIKES)],)
+            elif not extent.is_all():
                 faults = () if turn % STANDBY_SHARE else (STRIKES[turn // STANDBY_SHARE % len(STRIKES)],)
             found += [Point(scenario=scenario, call=call, fault=one, successor=successor) for one in faults]
     return found
