@@ -55,6 +55,7 @@ def fits(world: World, pod: Pod, node: Node) -> bool:
         verdict(node, constraints=constraints_of(pod)) is Verdict.ADMITTED
         and _amounts(world, pod, node)
         and _ports(world, pod, node)
+        and _disks(world, pod, node)
         and _spread(world, pod, node)
         and _affinity(world, pod, node)
     )
@@ -81,6 +82,15 @@ def _ports(world: World, pod: Pod, node: Node) -> bool:
                 if (mine.port, mine.protocol) == (theirs.port, theirs.protocol) and same_address:
                     return False
     return True
+
+
+def _disks(world: World, pod: Pod, node: Node) -> bool:
+    return not any(
+        mine.name == theirs.name and not (mine.is_read_only and theirs.is_read_only)
+        for other in _on(world, node)
+        for mine in pod.rules.disks
+        for theirs in other.rules.disks
+    )
 
 
 def _selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

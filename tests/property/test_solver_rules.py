@@ -10,6 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from services.core.constraints import (
+    Disk,
     HostPort,
     LabelSelector,
     NodeRequirement,
@@ -103,6 +104,10 @@ PORTS = st.builds(
 )
 
 
+DISKS = st.builds(Disk, name=st.sampled_from(["iscsi/a", "iscsi/b"]), is_read_only=st.booleans())
+FEATURES = st.sampled_from([(), (), (), ("Restarts",)])
+
+
 def some(values: st.SearchStrategy[Any], *, often: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
     """Mostly none, sometimes one or two."""
     return st.one_of(*[st.just(())] * often, st.lists(values, min_size=1, max_size=2).map(tuple))
@@ -114,6 +119,8 @@ RULES = st.builds(
     anti_affinity=some(TERMS),
     spread=some(SPREADS, often=2),
     host_ports=some(PORTS, often=4),
+    disks=some(DISKS, often=4),
+    features=FEATURES,
 )
 
 
@@ -128,6 +135,7 @@ def scenes(draw: Callable[..., Any], *, most_members: int = 4) -> Scene:
             pods=draw(st.integers(1, 4)),
             labels=labels,
             taints=draw(st.sampled_from([(), (), (), (Taint(key="x"),)])),
+            features=draw(st.sampled_from([(), ("Restarts",)])),
         )
         for index, labels in enumerate(zones[: draw(st.integers(1, 4))])
     )
@@ -138,7 +146,9 @@ def scenes(draw: Callable[..., Any], *, most_members: int = 4) -> Scene:
             namespace=draw(st.sampled_from(["team-a", "team-b"])),
             gpus=draw(st.integers(0, 1)),
             labels=draw(st.sampled_from([{}, {"app": "a"}, {"app": "b"}])),
-            rules=PodRules(anti_affinity=draw(some(TERMS, often=2)), host_ports=draw(some(PORTS))),
+            rules=PodRules(
+                anti_affinity=draw(some(TERMS, often=2)), host_ports=draw(some(PORTS)), disks=draw(some(DISKS))
+            ),
             deleted_at=draw(st.sampled_from([None, None, builders.START + timedelta(seconds=1)])),
         )
         there.append((pod, draw(st.sampled_from([one.metadata.name for one in nodes]))))
