@@ -54,9 +54,9 @@ class Point:
         return f"{self.first.call}, then {self.call}" if self.first else self.call
 
     @property
-    def is_report(self) -> bool:
-        """True for a call that need not be made."""
-        return self.call.rpartition(" ")[0].startswith(REPORTS)
+    def is_optional(self) -> bool:
+        """True for a call that need not be made: how much is left to a successor depends on what still landed."""
+        return self.first is not None or self.call.rpartition(" ")[0].startswith(REPORTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Theatre:
             await self.open()
         await rested(self.stage, gang)
         if self.stage.orders.take(api.namespace):
-            problems = () if point.is_report else ("the call was never made",)
+            problems = () if point.is_optional else ("the call was never made",)
             outcome = Outcome(point=point, ending=NOT_REACHED, problems=problems)
         elif has_died != (point.fault is not Fault.ANSWER_LOST):
             outcome = Outcome(point=point, ending=NOT_REACHED, problems=(f"a binder died: {has_died}",))
