@@ -2,13 +2,28 @@
 
 import asyncio
 
+from services.autoscaler.adapters.jetstream import JetStreamQueues
+from services.autoscaler.adapters.kubernetes import KubernetesHpas
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
+from services.autoscaler.hpas import CONDITION as HPAS
+from services.autoscaler.hpas import HpaFollower
+from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.settings import AutoscalerSettings
+from services.autoscaler.sources import SourceBook
+from services.autoscaler.telling import Teller
+from services.autoscaler.waking import Waker
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
-from services.contracts.policy_file import following_policy
+from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import STREAMS
+from services.core.metric_readings import MetricKey
+from services.core.policy import MetricSource
 from services.runtime.bus import Bus
+from services.runtime.kube import KubeClient
 from services.runtime.lifecycle import Runtime
+from services.runtime.stopping import cancelled
+
+CONNECTIONS = 16
+"""To the API server: so many HPAs are looked at side by side."""
 
 
 async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
@@ -17,17 +32,19 @@ async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
     # Before the bus is: a connection alone would make this process look ready.
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
-        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),
+        following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as policy,
         asyncio.TaskGroup() as group,
     ):
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
-        working = group.create_task(_work(settings, runtime, metrics=metrics), name="following")
+        working = group.create_task(_work(settings, runtime, metrics=metrics, policy=policy), name="following")
         await runtime.stopping.wait()
         working.cancel()
 
 
-async def _work(settings: AutoscalerSettings, runtime: Runtime, *, metrics: AutoscalerMetrics) -> None:
-    """Connect and follow, for ever."""
+async def _work(
+    settings: AutoscalerSettings, runtime: Runtime, *, metrics: AutoscalerMetrics, policy: PolicySource
+) -> None:
+    """Connect, follow and wake, for ever."""
     name = f"phalanx-autoscaler/{settings.instance}"
     async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
         await bus.keep_streams(STREAMS)
@@ -42,3 +59,74 @@ async def _work(settings: AutoscalerSettings, runtime: Runtime, *, metrics: Auto
             group.create_task(letters.run(), name="storing dead letters")
             follower = Follower(stream=bus, readiness=runtime.readiness, metrics=metrics, letters=letters)
             group.create_task(follower.run(), name="following the decisions")
+            group.create_task(_wake_by(policy, settings=settings, runtime=runtime, bus=bus), name="waking")
+
+
+async def _wake_by(policy: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus) -> None:
+    """Wake by the sources of the policy in force, and begin anew with others.
+
+    Without a source there is nothing to wake by, and nothing is asked of the API server.
+    """
+    metrics = WakingMetrics(runtime.registry)
+    in_force = policy.value
+    while True:
+        sources = in_force.metric_sources
+        async with asyncio.TaskGroup() as group:
+            waking = [
+                group.create_task(
+                    _wake(sources, settings=settings, runtime=runtime, bus=bus, metrics=metrics), name="waking"
+                )
+            ]
+            try:
+                while in_force.metric_sources == sources:
+                    in_force = await policy.changed(since=in_force)
+            finally:
+                await cancelled(waking)
+
+
+async def _wake(
+    sources: tuple[MetricSource, ...],
+    *,
+    settings: AutoscalerSettings,
+    runtime: Runtime,
+    bus: Bus,
+    metrics: WakingMetrics,
+) -> None:
+    metrics.followed.set(0)
+    if not sources:
+        runtime.readiness.remove(HPAS)
+        return
+    runtime.readiness.set(HPAS, ready=False, detail="connecting")
+    name, clock = f"phalanx-autoscaler/{settings.instance}/sources", runtime.clock
+    async with (
+        await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
+        JetStreamQueues(url=settings.nats_url, name=name, clock=clock, readiness=runtime.readiness) as queues,
+        asyncio.TaskGroup() as group,
+    ):
+        api = KubernetesHpas(client, clock=clock)
+
+        def changed(metric: MetricKey) -> None:
+            waker.metric_changed(metric)
+
+        book = SourceBook(
+            sources,
+            queues=queues,
+            clock=clock,
+            metrics=metrics,
+            interval_s=settings.source_interval_s,
+            changed=changed,
+        )
+        teller = Teller(api, stream=bus, instance=settings.instance, metrics=metrics, clock=clock)
+        waker = Waker(api, sources=book, teller=teller, metrics=metrics, clock=clock)
+        follower = HpaFollower(
+            api,
+            replaced=waker.replaced,
+            put=waker.put,
+            removed=waker.removed,
+            readiness=runtime.readiness,
+            metrics=metrics,
+            clock=clock,
+        )
+        group.create_task(waker.run(), name="waking targets")
+        group.create_task(book.run(), name="reading sources")
+        group.create_task(follower.run(), name="following hpas")

@@ -1,8 +1,15 @@
 """What the autoscaler needs of the world, as its own interfaces."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from services.core.metric_readings import Sample
+from services.core.policy import JetStreamSource
+from services.core.reasons import Reason
+from services.core.scaling import Autoscaler, TargetRef
+from services.core.scaling_reports import Told
 from services.runtime.bus import Batch
 
 
@@ -13,3 +20,85 @@ class DecisionStream(Protocol):
         self, stream: str, *, subjects: str | Sequence[str], last_per_subject: bool = True
     ) -> AsyncIterator[Batch]:
         """Yield stored messages, then new ones."""
+
+
+class ScalingStream(Protocol):
+    """The stream of scaling decisions, as the autoscaler writes it; `services.runtime.bus.Bus` is the real one."""
+
+    async def publish(self, subject: str, *, data: bytes, headers: Mapping[str, str]) -> int:
+        """Store a message. Raises BusUnavailable."""
+
+
+class ApiFailed(Exception):
+    """The API server gave no definite answer, or one that may be another soon: ask again."""
+
+
+class HistoryGone(Exception):
+    """The version to go on from is too old: list again."""
+
+
+class WriteConflict(Exception):
+    """The object is another than the one that was read: look again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The scale subresource of a target, as it was read. `replicas` is `spec.replicas`."""
+
+    path: str
+    replicas: int
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaEvent:
+    """What a watch said of one HPA; a bookmark has only its version."""
+
+    is_deleted: bool
+    is_bookmark: bool
+    manifest: Mapping[str, Any]
+
+
+class HpaApi(Protocol):
+    """HorizontalPodAutoscalers and their targets. Everything raises ApiFailed."""
+
+    async def listed(self) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """Return all HPAs, and the version of the list."""
+
+    def watched(self, version: str) -> AsyncIterator[HpaEvent]:
+        """Yield what happened after a version until the server closes the watch. Raises HistoryGone."""
+
+    async def scale_of(self, namespace: str, target: TargetRef) -> Scale | Reason:
+        """Return how many replicas a target is asked to have, or why that cannot be known."""
+
+    async def set_replicas(self, scale: Scale, *, replicas: int) -> Reason | None:
+        """Ask for replicas, where nothing changed since the scale was read; a Reason where that is refused.
+
+        Raises WriteConflict.
+        """
+
+    async def hpa(self, autoscaler: Autoscaler) -> Autoscaler | None:
+        """Return the HPA as it is now; None where it is gone, replaced by another, or cannot be read."""
+
+    async def disarm(self, autoscaler: Autoscaler, *, is_fenced: bool) -> None:
+        """Write `ScaledToZero` False; `is_fenced` only onto the version that was seen. Raises WriteConflict."""
+
+    async def show(self, autoscaler: Autoscaler, *, told: Told) -> None:
+        """Write our condition; nothing where the HPA is gone."""
+
+    async def tell(self, autoscaler: Autoscaler, *, reason: str, message: str, is_warning: bool) -> None:
+        """Create an Event about the HPA."""
+
+
+class SourceFailed(Exception):
+    """A source cannot be read; the message goes on from its name: "does not exist"."""
+
+
+class Queues(Protocol):
+    """Where the lengths of queues come from."""
+
+    async def read(self, source: JetStreamSource) -> Sequence[Sample]:
+        """Return the length of a queue now. Raises SourceFailed."""
+
+    def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Call `hint` whenever something may have been put into the queue. Raises SourceFailed."""

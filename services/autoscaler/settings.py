@@ -1,10 +1,17 @@
 """Settings of the autoscaler."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from services.runtime.settings import CommonSettings
+from services.runtime.settings import CommonSettings, bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerSettings(CommonSettings):
-    """What the autoscaler is told: only what every service is, so far."""
+    """What the autoscaler is told by its environment; which metrics wake is in the configuration file."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file. Unset: the pod's service account, else the default kubeconfig of the user."""
+
+    source_interval_s: float = bounded(15.0, minimum=0.1, maximum=60)
+    """Seconds after which each metric source is read, beside the readings upon a hint."""

@@ -241,7 +241,7 @@ class LocalServices:
             "PHALANX_HTTP_ADDRESS": ANY_PORT,
             "PHALANX_INSTANCE": f"{name}-local",
         }
-        if name in {"watcher", "binder"}:
+        if name in {"watcher", "binder", "autoscaler"}:
             settings["PHALANX_KUBECONFIG"] = str(self.kubeconfig)
         if name in {"placer", "binder"}:
             settings["PHALANX_GRPC_ADDRESS"] = ANY_PORT

@@ -25,13 +25,13 @@ DEGRADED_TIMEOUT_ANNOTATION = PREFIX + "degraded-timeout"
 """On a PodGroup: how long a gang below its minCount is repaired ahead of others, as `5m`."""
 
 WAKE_ANNOTATION = PREFIX + "wake"
-"""On an HorizontalPodAutoscaler: how its target is woken from zero."""
+"""On an HorizontalPodAutoscaler: `"true"` lets a target be woken that the HPA did not put to sleep itself."""
 
 GROUP_SIZE_ANNOTATION = PREFIX + "group-size"
-"""On an HorizontalPodAutoscaler: pods that wake together."""
+"""On an HorizontalPodAutoscaler: replicas that wake together, as `8`."""
 
 FALLBACK_ANNOTATION = PREFIX + "fallback"
-"""On an HorizontalPodAutoscaler: replicas to start where no metric source can be read."""
+"""On an HorizontalPodAutoscaler: `<replicas>/<failures>`: what is started where a source stays down, and when."""
 
 EXPIRES_AT_ANNOTATION = PREFIX + "expires-at"
 """On a DeviceTaintRule: RFC 3339 time after which Phalanx removes it."""
@@ -74,3 +74,9 @@ CONDITION_REPAIRING = PREFIX + "Repairing"
 
 CONDITION_DEGRADED = PREFIX + "Degraded"
 """Our condition on PodGroups: True while fewer members are left than the gang needs."""
+
+CONDITION_WAKING = PREFIX + "Waking"
+"""Our condition on HPAs: True where the target can be woken, False where it cannot, Unknown while a metric is."""
+
+CONDITION_SCALED_TO_ZERO = "ScaledToZero"
+"""Condition of HPAs in KEP-2021: the HPA itself put its target to sleep. Whoever wakes it has to write False."""

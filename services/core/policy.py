@@ -14,6 +14,8 @@ PolicyPath = tuple[str | int, ...]
 MAX_LEVELS = 16
 """Levels of topology; the API's own topology constraints allow no more in use."""
 
+MAX_METRIC_SOURCES = 4096
+
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _LABEL_KEY = rf"({_DOMAIN}/)?{_NAME}"
@@ -32,6 +34,16 @@ LABELS = {
 """Limits of a map of labels."""
 DEVICE_CLASSES = {"pattern": rf"^{_DOMAIN}$", "text": "the name of a DeviceClass, such as gpu.example.com"}
 """Limits of names of DeviceClasses."""
+METRIC_NAME = {
+    "pattern": r"^[A-Za-z0-9]([-A-Za-z0-9_.:/]{0,251}[A-Za-z0-9])?$",
+    "text": "a metric name, such as queue_depth",
+}
+"""Limits of the name of a metric; it is a part of a URL path in the API."""
+JETSTREAM_NAME = {
+    "pattern": r"^[^\s.*>/\\\x00-\x1f]{1,255}$",
+    "text": "a name of up to 255 characters without spaces, '.', '*', '>', '/' or '\\'",
+}
+"""Limits of names of streams and consumers: those of the NATS server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +89,31 @@ class OwnershipPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JetStreamSource:
+    """The length of a queue in NATS JetStream: messages of a consumer that wait, and those that are being worked on."""
+
+    stream: str = field(metadata=JETSTREAM_NAME)
+    """Name of the stream, on the NATS server that Phalanx itself uses."""
+
+    consumer: str = field(metadata=JETSTREAM_NAME)
+    """Name of its durable consumer. Phalanx never creates one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSource:
+    """Where the numbers of one External metric of HorizontalPodAutoscalers come from."""
+
+    metric: str = field(metadata=METRIC_NAME)
+    """Name of the metric, as in `external.metric.name` of an HPA."""
+
+    jetstream: JetStreamSource
+    """The consumer whose messages are counted."""
+
+    selector: Mapping[str, str] = field(default_factory=dict, metadata=LABELS)
+    """Exactly the `matchLabels` of `external.metric.selector`; empty for a metric without a selector."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The whole file, the same for all services."""
 
@@ -85,6 +122,9 @@ class Policy:
 
     ownership: OwnershipPolicy = field(default_factory=OwnershipPolicy)
     """Which nodes and devices are used by nobody else."""
+
+    metric_sources: tuple[MetricSource, ...] = field(default=(), metadata={"maximum_count": MAX_METRIC_SOURCES})
+    """By which metrics targets are woken from zero. Without any, the autoscaler wakes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +137,35 @@ class PolicyProblem:
 
 def problems_of(policy: Policy) -> Iterator[PolicyProblem]:
     """Yield what contradicts itself in a policy whose values are right one by one."""
+    yield from _problems_of_topology(policy.topology)
+    yield from _problems_of_ownership(policy.ownership)
+    yield from _problems_of_sources(policy.metric_sources)
+
+
+def _problems_of_topology(topology: TopologyPolicy) -> Iterator[PolicyProblem]:
     labels: dict[str, int] = {}
     names: dict[str, int] = {}
-    for place, level in enumerate(policy.topology.levels):
+    for place, level in enumerate(topology.levels):
         path: PolicyPath = ("topology", "levels", place)
         for known, value, key in ((labels, level.node_label, "nodeLabel"), (names, level.name, "name")):
             first = known.setdefault(value, place)
             if first != place and not (key == "name" and level.name == level.node_label):
                 what = f"{value!r} is level {first} already; expected each level once, from the widest to the narrowest"
                 yield PolicyProblem(path=(*path, key), what=what)
-    classes = policy.ownership.device_classes
+
+
+def _problems_of_ownership(ownership: OwnershipPolicy) -> Iterator[PolicyProblem]:
+    classes = ownership.device_classes
     for place, name in enumerate(classes):
         if name in classes[:place]:
             what = f"{name!r} stands here twice; remove one"
             yield PolicyProblem(path=("ownership", "deviceClasses", place), what=what)
+
+
+def _problems_of_sources(sources: tuple[MetricSource, ...]) -> Iterator[PolicyProblem]:
+    known: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    for place, source in enumerate(sources):
+        first = known.setdefault((source.metric, tuple(sorted(source.selector.items()))), place)
+        if first != place:
+            what = f"{source.metric!r} with the same selector is entry {first} already; expected one source for each"
+            yield PolicyProblem(path=("metricSources", place, "metric"), what=what)

@@ -61,6 +61,23 @@ def parse_quantity(text: object, *, resource: str) -> int:
     return int(amount.to_integral_value(rounding=ROUND_CEILING))
 
 
+def parse_milli(text: object) -> int:
+    """Return the thousandths that `text` states, rounded up: at least 1.
+
+    Raises QuantityError for what is not a quantity, is zero or negative, or exceeds `MAX_AMOUNT` thousandths.
+    """
+    match = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None or match[2] not in _SUFFIXES:
+        raise QuantityError(f"expected a quantity such as 500m or 30, got {text!r}")
+    try:
+        amount = Decimal(match[1]) * _SUFFIXES[match[2]] * 1000
+    except InvalidOperation as error:
+        raise QuantityError(f"expected a quantity, got {text!r}") from error
+    if not 0 < amount <= MAX_AMOUNT:
+        raise QuantityError(f"expected a quantity above 0 and up to {MAX_AMOUNT} thousandths, got {text!r}")
+    return int(amount.to_integral_value(rounding=ROUND_CEILING))
+
+
 def added(left: Resources, right: Resources) -> dict[str, int]:
     """Return the sum, resource by resource."""
     total = dict(left)

@@ -64,6 +64,12 @@ class ReasonCode(StrEnum):
     TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
     NO_PLACEMENT_EXISTS = "NoPlacementExists"
     SEARCH_BUDGET_EXHAUSTED = "SearchBudgetExhausted"
+    METRIC_UNKNOWN = "MetricUnknown"
+    TARGET_SHARED = "TargetShared"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    TARGET_NOT_SCALABLE = "TargetNotScalable"
+    MAX_BELOW_GROUP = "MaxBelowGroup"
+    NEVER_IDLE = "NeverIdle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import pytest
 from tests.cases.check import find_case
 from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
 from tests.cases.run import IN_FORCE, SNAPSHOTS_IN_FORCE, Outcome, all_cases, replay, run, summary
+from tests.cases.scaling import IN_FORCE as SCALING_IN_FORCE
 
 
 @pytest.mark.parametrize("case_id", SNAPSHOTS_IN_FORCE)
@@ -18,6 +19,12 @@ async def test_snapshot(case_id: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case_id", EVENTS_IN_FORCE)
 async def test_events(case_id: str, tmp_path: Path) -> None:
     """The services live through the case as expected."""
+    assert await replay(find_case(case_id), folder=tmp_path) == []
+
+
+@pytest.mark.parametrize("case_id", SCALING_IN_FORCE)
+async def test_scaling(case_id: str, tmp_path: Path) -> None:
+    """The core decides each row as expected."""
     assert await replay(find_case(case_id), folder=tmp_path) == []
 
 

@@ -9,6 +9,7 @@ import yaml
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.autoscaler.following import AutoscalerMetrics
+from services.autoscaler.metrics import WakingMetrics
 from services.binder.metrics import BinderMetrics
 from services.contracts.dead_letter_box import DeadLetterMetrics
 from services.placer.metrics import PlacerMetrics
@@ -22,7 +23,7 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "watcher": WatcherMetrics,
     "placer": PlacerMetrics,
     "binder": BinderMetrics,
-    "autoscaler": AutoscalerMetrics,
+    "autoscaler": lambda registry: (AutoscalerMetrics(registry), WakingMetrics(registry)),
     "election": LeadershipMetrics,
     "configuration file": FollowedFileMetrics,
     "dead letters": DeadLetterMetrics,

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from services.cli.main import main
 from services.contracts.policy_file import following_policy, policy_schema, read_policy
-from services.core.policy import OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy
+from services.core.policy import JetStreamSource, MetricSource, OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy
 from services.runtime.settings import SettingsError
 from services.runtime.structured_file import UnusableFile
 from tests.fakes.clock import FakeClock
@@ -30,6 +30,13 @@ def test_the_example_says_what_it_means() -> None:
             )
         ),
         ownership=OwnershipPolicy(node_selector={"phalanx.dev/owned": "true"}, device_classes=("gpu.example.com",)),
+        metric_sources=(
+            MetricSource(
+                metric="queue_depth",
+                selector={"queue": "infer"},
+                jetstream=JetStreamSource(stream="ORDERS", consumer="infer"),
+            ),
+        ),
     )
     assert set(yaml.safe_load(EXAMPLE.read_text())) == set(policy_schema()["properties"])
 
@@ -55,10 +62,10 @@ def test_every_key_is_described() -> None:
     assert undescribed({**policy_schema(), "description": "root"}, "") == []
 
 
-@pytest.mark.parametrize("section", ["queues", "metricSources", "authorization", "signer"])
+@pytest.mark.parametrize("section", ["queues", "authorization", "signer"])
 def test_a_section_of_another_version_is_a_mistake(section: str) -> None:
     """Silently passed over, it would look as if it were in force."""
-    with pytest.raises(UnusableFile, match=f"f:1: {section}: no such key in this version; expected ownership and"):
+    with pytest.raises(UnusableFile, match=f"f:1: {section}: no such key in this version; expected metricSources"):
         read_policy(f"{section}: {{}}\n".encode(), name="f")
 
 

@@ -1,6 +1,14 @@
 """The policy: defaults own everything, and what contradicts itself is named."""
 
-from services.core.policy import OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy, problems_of
+from services.core.policy import (
+    JetStreamSource,
+    MetricSource,
+    OwnershipPolicy,
+    Policy,
+    TopologyLevel,
+    TopologyPolicy,
+    problems_of,
+)
 
 
 def test_an_empty_policy_owns_everything() -> None:
@@ -43,3 +51,14 @@ def test_an_unnamed_level_that_stands_twice_is_one_problem() -> None:
     levels = (TopologyLevel(node_label="example.com/zone"), TopologyLevel(node_label="example.com/zone"))
     found = [one.path for one in problems_of(Policy(topology=TopologyPolicy(levels=levels)))]
     assert found == [("topology", "levels", 1, "nodeLabel")]
+
+
+def test_a_metric_has_one_source() -> None:
+    """Of two, nobody could say which counts; another selector is another metric."""
+    jetstream = JetStreamSource(stream="s", consumer="c")
+    sources = tuple(
+        MetricSource(metric="m", selector=selector, jetstream=jetstream)
+        for selector in ({}, {"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": "1"})
+    )
+    found = [one.path for one in problems_of(Policy(metric_sources=sources))]
+    assert found == [("metricSources", 2, "metric")]

@@ -27,10 +27,12 @@ class ScalingDecision(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., hpa: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., woken: _Optional[_Union[Woken, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
 
 class Woken(_message.Message):
-    __slots__ = ("replicas",)
+    __slots__ = ("replicas", "why")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     replicas: int
-    def __init__(self, replicas: _Optional[int] = ...) -> None: ...
+    why: str
+    def __init__(self, replicas: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("replicas", "reasons")

@@ -1,0 +1,37 @@
+"""What the autoscaler counts about waking."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services.contracts.scaling_codec import SCALING_EVENTS
+
+_RESULTS = ("known", "unknown")
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class WakingMetrics:
+    """Sources read, HPAs followed, decisions told."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything, so that each series exists from the start."""
+        self.followed = Gauge(
+            "phalanx_autoscaler_followed_hpas", "HPAs with a metric in metricSources.", registry=registry
+        )
+        self.readings = Counter(
+            "phalanx_autoscaler_source_readings_total", "Readings of metric sources.", ["result"], registry=registry
+        )
+        self.told = Counter(
+            "phalanx_autoscaler_scaling_decisions_total", "Scaling decisions, by event.", ["event"], registry=registry
+        )
+        self.waking = Histogram(
+            "phalanx_autoscaler_wake_duration_seconds",
+            "From the reading that asked for a wake until the replicas were set.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.unreadable = Counter(
+            "phalanx_autoscaler_unreadable_hpas_total", "HPAs that could not be read.", registry=registry
+        )
+        for result in _RESULTS:
+            self.readings.labels(result=result)
+        for event in SCALING_EVENTS.values():
+            self.told.labels(event=event)

@@ -1,0 +1,146 @@
+"""Reads the configured sources: regularly, and at once where a hint says that something came."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from services.autoscaler.metrics import WakingMetrics
+from services.autoscaler.ports import Queues, SourceFailed
+from services.core.metric_readings import NEVER_READ, Known, MetricKey, Reading, SourceState, Unknown, reading_of
+from services.core.policy import JetStreamSource, MetricSource
+from services.core.reduce_autoscaler import sorted_pairs
+from services.runtime.clock import Clock
+
+AFTER_HINT_S = (0.02, 0.08, 0.2)
+"""Pauses between readings after a hint while they find nothing: a message is told of before it is stored.
+
+Further hints wait until these are over, so that a stream which is busy with other consumers' messages costs ten
+readings a second and not one for each message.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceWatch:
+    """One source. While somebody sleeps who uses it, its subjects are listened to."""
+
+    key: MetricKey
+    source: JetStreamSource
+    queues: Queues
+    clock: Clock
+    metrics: WakingMetrics
+    interval_s: float
+    changed: Callable[[MetricKey], None]
+    state: SourceState | None = None
+    _sleepers: set[str] = field(default_factory=set)
+    _hinted: asyncio.Event = field(default_factory=asyncio.Event)
+    _slept: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def set_sleeper(self, name: str, *, is_asleep: bool) -> None:
+        """Say whether an HPA that uses the source waits to be woken."""
+        if is_asleep:
+            self._sleepers.add(name)
+        else:
+            self._sleepers.discard(name)
+        self._slept.set()
+
+    async def run(self) -> None:
+        """Read and listen for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_for_ever(), name=f"reading {self.key}")
+            group.create_task(self._listen(), name=f"listening for {self.key}")
+
+    async def _read_for_ever(self) -> None:
+        pauses: Iterator[float] = iter(())
+        while True:
+            reading = await self._read()
+            self.state = (self.state or NEVER_READ).after(reading)
+            self.metrics.readings.labels(result="known" if isinstance(reading, Known) else "unknown").inc()
+            self.changed(self.key)
+            pause_s = None if isinstance(reading, Known) and reading.value > 0 else next(pauses, None)
+            if pause_s is not None:
+                await self.clock.sleep(pause_s)
+                continue
+            pauses = iter(AFTER_HINT_S) if await self._is_hinted() else iter(())
+
+    async def _is_hinted(self) -> bool:
+        """Wait for a hint, or until it is time to read anyway."""
+        try:
+            async with asyncio.timeout(self.interval_s):
+                await self._hinted.wait()
+        except TimeoutError:
+            return False
+        self._hinted.clear()
+        return True
+
+    async def _read(self) -> Reading:
+        try:
+            return reading_of(await self.queues.read(self.source), now=self.clock.now())
+        except SourceFailed as error:
+            return Unknown(why=str(error))
+
+    async def _listen(self) -> None:
+        while True:
+            await self._until(is_asleep=True)
+            try:
+                async with self.queues.listening(self.source, hint=self._hinted.set):
+                    # Something may have come before anybody listened.
+                    self._hinted.set()
+                    await self._until(is_asleep=False)
+            except SourceFailed:
+                # Said by the readings already; they go on without hints.
+                await self.clock.sleep(self.interval_s)
+
+    async def _until(self, *, is_asleep: bool) -> None:
+        while bool(self._sleepers) is not is_asleep:
+            self._slept.clear()
+            await self._slept.wait()
+
+
+class SourceBook:
+    """All configured sources by metric."""
+
+    def __init__(
+        self,
+        configured: Iterable[MetricSource],
+        *,
+        queues: Queues,
+        clock: Clock,
+        metrics: WakingMetrics,
+        interval_s: float,
+        changed: Callable[[MetricKey], None],
+    ) -> None:
+        """Keep them; `run` reads. `changed` is called after each reading."""
+        keys = {MetricKey(name=one.metric, selector=sorted_pairs(one.selector)): one.jetstream for one in configured}
+        self._watches = {
+            key: SourceWatch(
+                key=key,
+                source=source,
+                queues=queues,
+                clock=clock,
+                metrics=metrics,
+                interval_s=interval_s,
+                changed=changed,
+            )
+            for key, source in keys.items()
+        }
+
+    @property
+    def states(self) -> Mapping[MetricKey, SourceState | None]:
+        """What is known of each now."""
+        return {key: watch.state for key, watch in self._watches.items()}
+
+    def states_of(self, keys: Iterable[MetricKey]) -> Mapping[MetricKey, SourceState | None]:
+        """What is known now of those that are configured."""
+        return {key: self._watches[key].state for key in keys if key in self._watches}
+
+    def set_sleeper(self, name: str, *, keys: Iterable[MetricKey], is_asleep: bool) -> None:
+        """Say whether an HPA waits to be woken by these."""
+        for key in keys:
+            if key in self._watches:
+                self._watches[key].set_sleeper(name, is_asleep=is_asleep)
+
+    async def run(self) -> None:
+        """Read all for ever."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches.values():
+                group.create_task(watch.run(), name=f"source {watch.key}")

@@ -1,0 +1,48 @@
+"""What people see of a verdict: our condition on the HPA, and an Event where it is another than before.
+
+The condition is all that is remembered of what was told, so a restart repeats nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.core.reasons import summary
+from services.core.scaling import Held, LeftAlone, Refused, ShownCondition, Verdict, Woken
+
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is to be told. `is_warning` is False where something is over."""
+
+    condition: ShownCondition
+    message: str
+    is_warning: bool = True
+
+
+def told_of(verdict: Verdict, *, shown: ShownCondition | None) -> Told | None:
+    """Return what is to be told of a verdict beside what is shown already; None where it says the same."""
+    told = _told(verdict)
+    if told.condition == shown or (shown is None and not told.is_warning):
+        return None
+    return told
+
+
+def _told(verdict: Verdict) -> Told:
+    match verdict:
+        case Held(reasons=reasons):
+            status = "Unknown"
+        case Refused(reasons=reasons):
+            status = "False"
+        case LeftAlone(warnings=reasons) if reasons:
+            status = "True"
+        case LeftAlone() | Woken():
+            condition = ShownCondition(status="True", reason=READY)
+            return Told(condition=condition, message="nothing keeps the target from being woken", is_warning=False)
+    condition = ShownCondition(status=status, reason=_first(reason.code.value for reason in reasons))
+    return Told(condition=condition, message=summary(reasons))
+
+
+def _first(codes: Iterable[str]) -> str:
+    return next(iter(codes), READY)

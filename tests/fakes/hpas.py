@@ -1,0 +1,116 @@
+"""HPAs, their targets and their queues in memory, with faults by script: the ports of waking."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from services.autoscaler.ports import ApiFailed, HpaEvent, Scale, SourceFailed, WriteConflict
+from services.core.metric_readings import Sample
+from services.core.policy import JetStreamSource
+from services.core.reasons import Reason
+from services.core.scaling import Autoscaler, TargetRef
+from services.core.scaling_reports import Told
+from services.runtime.clock import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeHpas:
+    """Satisfies `services.autoscaler.ports.HpaApi`; `hpas` is the live state, which a watch may be behind."""
+
+    hpas: dict[str, Autoscaler] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
+    writes: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    #: Called before each write of replicas, with the name of the target.
+    before_scaling: Callable[[str], None] = lambda _name: None
+    #: Writes that are stored and yet fail, and requests that fail before anything happened.
+    lost_answers: int = 0
+    outages: int = 0
+    lookups: int = 0
+
+    async def listed(self) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """Nothing is listed: tests hand HPAs over themselves."""
+        return (), "1"
+
+    async def watched(self, version: str) -> AsyncIterator[HpaEvent]:
+        """Nothing ever happens."""
+        await asyncio.Event().wait()
+        yield HpaEvent(is_deleted=False, is_bookmark=True, manifest={"metadata": {"resourceVersion": version}})
+
+    async def scale_of(self, namespace: str, target: TargetRef) -> Scale | Reason:
+        """Return the live replicas."""
+        await self._asked()
+        self.lookups += 1
+        replicas = self.replicas[target.name]
+        return Scale(path=f"{namespace}/{target.name}", replicas=replicas, document={"version": replicas})
+
+    async def set_replicas(self, scale: Scale, *, replicas: int) -> Reason | None:
+        """Ask for replicas, where they are as they were read."""
+        await self._asked()
+        name = scale.path.split("/")[1]
+        self.before_scaling(name)
+        if self.replicas[name] != scale.document["version"]:
+            raise WriteConflict(name)
+        self.replicas[name] = replicas
+        self.writes.append(f"{name}={replicas}")
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise ApiFailed("the answer was lost")
+        return None
+
+    async def hpa(self, autoscaler: Autoscaler) -> Autoscaler | None:
+        """Return the live HPA."""
+        await self._asked()
+        return self.hpas.get(autoscaler.key)
+
+    async def disarm(self, autoscaler: Autoscaler, *, is_fenced: bool) -> None:
+        """Write False, where the HPA is the one that was seen."""
+        await self._asked()
+        live = self.hpas[autoscaler.key]
+        if is_fenced and live.resource_version != autoscaler.resource_version:
+            raise WriteConflict(autoscaler.key)
+        self.hpas[autoscaler.key] = replace(live, is_scaled_to_zero=False, resource_version=live.resource_version + "+")
+        self.writes.append(f"{autoscaler.name}:ScaledToZero=False")
+
+    async def show(self, autoscaler: Autoscaler, *, told: Told) -> None:
+        """Keep the condition."""
+        self.hpas[autoscaler.key] = replace(self.hpas[autoscaler.key], shown=told.condition)
+
+    async def tell(self, autoscaler: Autoscaler, *, reason: str, message: str, is_warning: bool) -> None:
+        """Keep the Event."""
+        self.events.append(f"{autoscaler.name} {'Warning' if is_warning else 'Normal'} {reason}: {message}")
+
+    async def _asked(self) -> None:
+        await asyncio.sleep(0)
+        if self.outages:
+            self.outages -= 1
+            raise ApiFailed("away")
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeQueues:
+    """Satisfies `services.autoscaler.ports.Queues`: one number for each consumer, or a sentence why there is none."""
+
+    clock: Clock
+    lengths: dict[str, float | str] = field(default_factory=dict)
+    readings: int = 0
+    hints: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    async def read(self, source: JetStreamSource) -> Sequence[Sample]:
+        """Return the number."""
+        self.readings += 1
+        length = self.lengths[source.consumer]
+        if isinstance(length, str):
+            raise SourceFailed(length)
+        return (Sample(value=length, taken_at=self.clock.now()),)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AsyncIterator[None]:
+        """Keep who is to be hinted."""
+        self.hints[source.consumer] = hint
+        try:
+            yield
+        finally:
+            del self.hints[source.consumer]
