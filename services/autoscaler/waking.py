@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
@@ -23,6 +24,8 @@ from services.runtime.clock import Clock
 from services.runtime.log import get
 
 _log = get("autoscaler.waking")
+
+K = TypeVar("K")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +104,7 @@ class Waker:
         self._count()
         if entry.task is not None:
             entry.task.cancel()
-        self._nudge(self._by_target[entry.hpa.namespace, entry.hpa.target])
+        self._nudge(self._by_target.get((entry.hpa.namespace, entry.hpa.target), ()))
 
     def metric_changed(self, metric: MetricKey) -> None:
         """Look at every HPA with this metric: it was read."""
@@ -113,9 +116,9 @@ class Waker:
 
     def _unindex(self, hpa: Autoscaler) -> None:
         for metric in hpa.metrics:
-            self._by_metric[metric.key].discard(hpa.key)
+            _discard(self._by_metric, metric.key, name=hpa.key)
             self._sources.set_sleeper(hpa.key, keys=[metric.key], is_asleep=False)
-        self._by_target[hpa.namespace, hpa.target].discard(hpa.key)
+        _discard(self._by_target, (hpa.namespace, hpa.target), name=hpa.key)
 
     def _count(self) -> None:
         self._metrics.followed.set(sum(self._is_ours(entry.hpa) for entry in self._entries.values()))
@@ -213,7 +216,7 @@ class Waker:
             entry.hpa = entry.looked_at = replace(hpa, is_scaled_to_zero=False)
 
     def _verdict(self, hpa: Autoscaler, *, replicas: int) -> Verdict:
-        rivals = self._by_target[hpa.namespace, hpa.target] - {hpa.key}
+        rivals = self._by_target.get((hpa.namespace, hpa.target), set()) - {hpa.key}
         return decide(
             hpa,
             replicas=replicas,
@@ -234,6 +237,14 @@ class Waker:
         self._sources.set_sleeper(entry.hpa.key, keys=keys, is_asleep=is_asleep)
 
 
+def _discard(index: dict[K, set[str]], key: K, *, name: str) -> None:
+    """Remove a name, and the key with its last one: HPAs come and go."""
+    names = index.get(key, set())
+    names.discard(name)
+    if not names:
+        index.pop(key, None)
+
+
 def _tell_failure(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
-    _log.info("waking.again", detail=str(error))
+    _log.warning("waking.again", detail=str(error))

@@ -131,7 +131,9 @@ class JetStreamQueues:
         if isinstance(error, NotFoundError):
             what = stream if error.err_code == STREAM_NOT_FOUND else consumer
             return f"does not exist ({what}); create it, for it is never created by Phalanx"
-        refusal = next((one for one in reversed(self._refused) if f".{source.stream}" in one), "")
+        # The library passes the server's words on in lower case.
+        about = f".{source.stream}".lower()
+        refusal = next((one for one in reversed(self._refused) if about in one.lower()), "")
         if refusal:
             return f"may not be read ({consumer}): {refusal}"
         return f"gave no answer ({consumer}): {str(error) or type(error).__name__}"

@@ -15,7 +15,14 @@ import click
 from services.contracts.cloudevents import EventAttributes, headers
 from services.contracts.cluster_codec import change_id, change_subject, change_type, encode_change
 from services.contracts.decision_codec import decision_id, decision_subject, decision_type, encode_decision
+from services.contracts.scaling_codec import (
+    encode_scaling,
+    scaling_decision_id,
+    scaling_decision_subject,
+    scaling_decision_type,
+)
 from tests.contract.messages.examples import CHANGES, DECISIONS, MOMENT
+from tests.contract.messages.scaling_examples import SCALINGS
 
 STORED = Path(__file__).parent / "stored"
 HOW = "python -m tests.contract.messages.record"
@@ -61,6 +68,20 @@ def examples() -> Iterator[StoredMessage]:
             subject=decision_subject(decision),
             headers=headers(attributes),
             body=encode_decision(decision),
+        )
+    for name, scaling in SCALINGS.items():
+        attributes = EventAttributes(
+            id=scaling_decision_id(scaling),
+            source="/phalanx/autoscaler/example",
+            type=scaling_decision_type(scaling),
+            subject=f"{scaling.namespace}/{scaling.hpa}",
+            time=scaling.decided_at,
+        )
+        yield StoredMessage(
+            name=name,
+            subject=scaling_decision_subject(scaling),
+            headers=headers(attributes),
+            body=encode_scaling(scaling),
         )
 
 

@@ -18,10 +18,19 @@ from services.contracts.decision_codec import (
     decode_decision,
     encode_decision,
 )
-from services.contracts.subjects import CLUSTER, PLACEMENT
+from services.contracts.scaling_codec import (
+    SCALING_EVENTS,
+    decode_scaling,
+    encode_scaling,
+    scaling_decision_id,
+    scaling_decision_subject,
+    scaling_decision_type,
+)
+from services.contracts.subjects import CLUSTER, PLACEMENT, SCALING
 from services.core.objects import Kind
 from tests.contract.messages.examples import CHANGES, DECISIONS
 from tests.contract.messages.record import HOW, StoredMessage, examples, stored
+from tests.contract.messages.scaling_examples import SCALINGS
 
 
 @pytest.mark.parametrize("message", [pytest.param(one, id=one.name) for one in stored()])
@@ -32,6 +41,10 @@ def test_a_stored_message_is_understood(message: StoredMessage) -> None:
         change = decode_change(Kind(message.subject.split(".")[3]), message.body)
         assert encode_change(change) == message.body
         derived = (change_subject(change), change_type(change), change_id(change))
+    elif message.subject.startswith(SCALING):
+        scaling = decode_scaling(message.body)
+        assert encode_scaling(scaling) == message.body
+        derived = (scaling_decision_subject(scaling), scaling_decision_type(scaling), scaling_decision_id(scaling))
     else:
         assert message.subject.startswith(PLACEMENT)
         decision = decode_decision(message.body)
@@ -58,13 +71,16 @@ def test_a_stored_message_means_what_its_example_says(message: StoredMessage) ->
         assert decode_change(change.kind, message.body) == change
     elif message.name in DECISIONS:
         assert decode_decision(message.body) == DECISIONS[message.name]
+    elif message.name in SCALINGS:
+        assert decode_scaling(message.body) == SCALINGS[message.name]
 
 
 def test_every_message_type_has_an_example() -> None:
-    """All kinds of the cluster stream, a tombstone, and all events of the placement stream."""
+    """All kinds of the cluster stream, a tombstone, and all events of the streams of decisions."""
     applied = {message.headers["ce-type"] for message in examples()}
     assert applied == (
         {f"{CLUSTER}.{kind.value}.applied" for kind in Kind}
         | {f"{CLUSTER}.pod.deleted"}
         | {f"{PLACEMENT}.{event}" for event in EVENTS.values()}
+        | {f"{SCALING}.{event}" for event in SCALING_EVENTS.values()}
     )

@@ -1,0 +1,30 @@
+"""One example of each scaling decision, with every field set."""
+
+from collections.abc import Mapping
+
+from services.core.reasons import Reason, ReasonCode
+from services.core.scaling import Held, Refused, ScalingDecision, ScalingEvent, Woken
+from tests.contract.messages.examples import MOMENT
+
+_UNKNOWN = Reason(
+    code=ReasonCode.METRIC_UNKNOWN,
+    message="metric queue_depth{queue=infer} is unknown: its source gave nan, expected a number",
+    subject="queue_depth{queue=infer}",
+)
+_SHARED = Reason(
+    code=ReasonCode.TARGET_SHARED,
+    message="Deployment/infer is the target of b too",
+    count=2,
+    subject="Deployment/infer",
+)
+
+
+def _decision(event: ScalingEvent) -> ScalingDecision:
+    return ScalingDecision(namespace="team-a", hpa="infer.v2", decided_at=MOMENT, event=event)
+
+
+SCALINGS: Mapping[str, ScalingDecision] = {
+    "scaling-woken": _decision(Woken(replicas=8, why="queue_depth{queue=infer} is 71")),
+    "scaling-held": _decision(Held(replicas=3, reasons=(_UNKNOWN,))),
+    "scaling-refused": _decision(Refused(wanted_replicas=8, reasons=(_SHARED, _UNKNOWN))),
+}
