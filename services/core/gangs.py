@@ -228,13 +228,14 @@ def _past_failures(members: Mapping[MemberState, list[Pod]]) -> frozenset[Uid]:
         if (place := _place_of(pod)) is not None:
             failures.setdefault(place, []).append(pod)
     living = (*newcomers, *(pod for pod in members[MemberState.PLACED] if pod.phase != "Failed"))
+    arrivals: dict[_Place | None, list[datetime]] = {}
+    for pod in living:
+        arrivals.setdefault(_place_of(pod), []).append(pod.metadata.created_at)
     past: set[Uid] = set()
     for place, pods in failures.items():
         pods.sort(key=lambda pod: (pod.metadata.created_at, pod.metadata.name))
         # The same index is one place, of which the last pod counts; without indexes, each later pod may be a successor.
-        later = sum(
-            _place_of(pod) == place and pod.metadata.created_at >= pods[0].metadata.created_at for pod in living
-        )
+        later = sum(moment >= pods[0].metadata.created_at for moment in arrivals.get(place, ()))
         kept = max((1 if place[1] else len(pods)) - later, 0)
         past.update(pod.metadata.uid for pod in pods[: len(pods) - kept])
     return frozenset(past)

@@ -21,6 +21,8 @@ from services.core.storage import Storage
 
 Amounts = NDArray[np.int64]
 
+_MOST_USED = 2**62
+"""What is in use beyond it is written down as this: it is more than any node has, and can still be added to."""
 _FIRST_ROWS = 64
 _FIRST_COLUMNS = 8
 
@@ -101,8 +103,8 @@ class Inventory:
         self.storage = Storage()
         self.mix = SizeMix()
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        # Pods may be seen before their node: what they use is kept until it appears.
-        self._early: dict[NodeName, dict[str, int]] = {}
+        # What pods use by node, exactly, whether it was seen yet or not: the array above holds it as far as 64 bits go.
+        self._in_use: dict[NodeName, dict[str, int]] = {}
 
     @property
     def node_count(self) -> int:
@@ -137,8 +139,6 @@ class Inventory:
         row = self._rows.pop(name, None)
         if row is None:
             return
-        in_use = {resource: int(self._used[row, column]) for resource, column in self._columns.items()}
-        self._early[name] = {resource: amount for resource, amount in in_use.items() if amount}
         self._nodes[row] = None
         self._allocatable[row, :] = 0
         self._used[row, :] = 0
@@ -193,7 +193,7 @@ class Inventory:
             dict(self.namespaces),
         )
         twin.mix = self.mix.copy()
-        twin._early = {name: dict(amounts) for name, amounts in self._early.items()}
+        twin._in_use = {name: dict(amounts) for name, amounts in self._in_use.items()}
         return twin
 
     def snapshot(self, pods: Iterable[Pod] = (), *, without: frozenset[Uid] = frozenset()) -> Snapshot:
@@ -231,17 +231,19 @@ class Inventory:
         return self._ranks
 
     def _add(self, name: NodeName, *, requests: Resources, sign: int) -> None:
-        row = self._rows.get(name)
-        if row is None:
-            early = self._early.setdefault(name, {})
-            for resource, amount in requests.items():
-                early[resource] = early.get(resource, 0) + sign * min(amount, MAX_AMOUNT)
-            if not any(early.values()):
-                del self._early[name]
-            return
+        row, in_use = self._rows.get(name), self._in_use.setdefault(name, {})
         for resource, amount in requests.items():
-            column = self._column(resource)
-            self._used[row, column] += sign * min(amount, MAX_AMOUNT)
+            # A sum of what nobody has may not fit into the array, and must not come out as room there.
+            total = in_use.get(resource, 0) + sign * min(amount, MAX_AMOUNT)
+            in_use[resource] = total
+            if row is not None:
+                # The column first: it may replace the array that is written to.
+                column = self._column(resource)
+                self._used[row, column] = min(total, _MOST_USED)
+            if not total:
+                del in_use[resource]
+        if not in_use:
+            del self._in_use[name]
 
     def _new_row(self, name: NodeName) -> int:
         if self._vacant:
@@ -255,10 +257,9 @@ class Inventory:
                 self._grow_rows()
         self._rows[name] = row
         self._ranks = None
-        for resource, amount in self._early.pop(name, {}).items():
-            # The column first: it may replace the array that is written to.
+        for resource, amount in self._in_use.get(name, {}).items():
             column = self._column(resource)
-            self._used[row, column] = amount
+            self._used[row, column] = min(amount, _MOST_USED)
         return row
 
     def _grow_rows(self) -> None:

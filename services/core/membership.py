@@ -21,6 +21,7 @@ Owners are followed by name in the pod's own namespace, and each must have the u
 neither joins nor blocks a gang. Where an owner was not seen yet, or is another one of the same name, the pod waits.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,6 +49,7 @@ RAY_GROUP_LABEL = "ray.io/group"
 TRAINING_NAME_LABEL = "training.kubeflow.org/job-name"
 TRAINING_OPERATOR_LABEL = "training.kubeflow.org/operator-name"
 TRAINING_ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+_NAMING_LABELS = frozenset({LWS_NAME_LABEL, JOB_SET_LABEL, RAY_CLUSTER_LABEL, TRAINING_NAME_LABEL})
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 _OWNER_KINDS: Mapping[tuple[str, str], Kind] = {
@@ -72,6 +74,8 @@ _TRAINING_OPERATORS: Mapping[str, Kind] = {
     "mpi-operator": Kind.MPI_JOB,
 }
 _TRAINING_KINDS = frozenset(_TRAINING_OPERATORS.values())
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+"""A DNS subdomain (RFC 1123), as the names of all objects that can group pods are."""
 _LONGEST_CHAIN = 8
 """Owners of owners that are followed; the longest that exists, of a LeaderWorkerSet's worker, has four."""
 
@@ -133,6 +137,10 @@ def nowhere(_key: SourceKey) -> None:
 def named_gang(pod: Pod) -> Membership | None:
     """Return the gang that a pod names itself, without regard to its owners; None where it names none."""
     metadata = pod.metadata
+    for _, name in names_of_groups(metadata, group=pod.group):
+        if not is_name(name):
+            return None
+        break
     if pod.group:
         return _named(metadata, "podgroup", Kind.POD_GROUP, pod.group)
     coscheduled = metadata.labels.get(COSCHEDULING_LABEL)
@@ -141,10 +149,31 @@ def named_gang(pod: Pod) -> Membership | None:
     kueue = metadata.labels.get(KUEUE_GROUP_LABEL)
     if kueue:
         return Membership(gang=GangId(f"kueue/{metadata.namespace}/{kueue}"))
-    volcano = metadata.annotations.get(VOLCANO_GROUP_ANNOTATION, "")
-    if volcano and "/" not in volcano:
+    volcano = metadata.annotations.get(VOLCANO_GROUP_ANNOTATION)
+    if volcano:
         return _named(metadata, "volcano", Kind.VOLCANO_GROUP, volcano)
     return None
+
+
+def names_of_groups(metadata: Metadata, *, group: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields in which a pod names its group, with what they say, the one that counts first.
+
+    `group` is that of `spec.schedulingGroup`.
+    """
+    given = (
+        ("spec.schedulingGroup.podGroupName", group),
+        (f"metadata.labels[{COSCHEDULING_LABEL}]", metadata.labels.get(COSCHEDULING_LABEL)),
+        (f"metadata.labels[{KUEUE_GROUP_LABEL}]", metadata.labels.get(KUEUE_GROUP_LABEL)),
+        (f"metadata.annotations[{VOLCANO_GROUP_ANNOTATION}]", metadata.annotations.get(VOLCANO_GROUP_ANNOTATION)),
+    )
+    for field_path, name in given:
+        if name:
+            yield field_path, name
+
+
+def is_name(text: str) -> bool:
+    """Tell whether an object may be named so: annotations are free text, and gang ids become subjects of the bus."""
+    return _NAME.fullmatch(text) is not None
 
 
 def membership_of(pod: Pod, *, lookup: Lookup) -> Membership:
@@ -223,7 +252,9 @@ def _named(metadata: Metadata, word: str, kind: Kind, name: str) -> Membership:
 
 
 def _claims(pod: Pod, *, controller: Owner, chain: _Chain) -> Iterator[_Claim]:
-    labels, namespace = pod.metadata.labels, pod.metadata.namespace
+    # What no object can be named claims nothing.
+    labels = {key: value for key, value in pod.metadata.labels.items() if key not in _NAMING_LABELS or is_name(value)}
+    namespace = pod.metadata.namespace
     lws, index = labels.get(LWS_NAME_LABEL), labels.get(LWS_GROUP_LABEL)
     # The leader is named after its group, and the StatefulSet of its workers too.
     if lws and index and index.isdecimal() and f"{lws}-{index}" in {pod.metadata.name, controller.name}:

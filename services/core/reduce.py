@@ -6,6 +6,7 @@ says why.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ from services.core.reduce_sources import (
 from services.core.reduce_storage import reduce_claim, reduce_csi_node, reduce_storage_class, reduce_volume
 from services.core.reduce_workloads import reduce_job
 
+_NOT_IN_NAMES = re.compile(r"[\s/%*>\x00-\x1f\x7f]")
 KEPT_ANNOTATIONS = (
     PREFIX,
     "kueue.x-k8s.io/",
@@ -111,11 +113,16 @@ def reduce_leniently(kind: Kind, manifest: Mapping[str, Any]) -> KubernetesObjec
 def _metadata(manifest: Mapping[str, Any]) -> Metadata:
     metadata = mapping_at(manifest, "metadata", at="metadata")
     name = text_at(metadata, "name", at="metadata.name")
+    namespace = text_at(metadata, "namespace", at="metadata.namespace")
     if not name:
         raise FieldError(field="metadata.name", expected="a name", got=name)
+    for field, text in (("metadata.name", name), ("metadata.namespace", namespace)):
+        # Both become parts of gang ids and of subjects; an API server lets none of these in either.
+        if _NOT_IN_NAMES.search(text):
+            raise FieldError(field=field, expected="a name without spaces, slashes and wildcards", got=text)
     return Metadata(
         name=name,
-        namespace=text_at(metadata, "namespace", at="metadata.namespace"),
+        namespace=namespace,
         uid=Uid(text_at(metadata, "uid", at="metadata.uid")),
         resource_version=text_at(metadata, "resourceVersion", at="metadata.resourceVersion"),
         created_at=time_at(metadata, "creationTimestamp", at="metadata.creationTimestamp") or EPOCH_START,

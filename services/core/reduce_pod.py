@@ -15,6 +15,7 @@ from services.core.manifests import (
     text_mapping_at,
     time_at,
 )
+from services.core.membership import is_name, names_of_groups
 from services.core.objects import Metadata, NodeName, Pod
 from services.core.pod_requests import effective_requests
 from services.core.quantities import MAX_AMOUNT, PODS
@@ -30,12 +31,14 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
     status = mapping_at(manifest, "status", at="status")
     scheduled = condition(status, "PodScheduled")
     group = mapping_at(spec, "schedulingGroup", at="spec.schedulingGroup")
+    group_name = text_at(group, "podGroupName", at="spec.schedulingGroup.podGroupName")
     phase = text_at(status, "phase", at="status.phase", default="Pending")
     is_failed, has_started = phase == "Failed", _has_started(status)
     return Pod(
         metadata=metadata,
         scheduler_name=text_at(spec, "schedulerName", at="spec.schedulerName", default="default-scheduler"),
-        group=text_at(group, "podGroupName", at="spec.schedulingGroup.podGroupName"),
+        group=group_name,
+        unreadable=_unreadable_group(metadata, group=group_name),
         node=NodeName(text_at(spec, "nodeName", at="spec.nodeName")),
         phase=phase,
         is_gated=bool(objects_at(spec, "schedulingGates", at="spec.schedulingGates")),
@@ -82,6 +85,14 @@ def unreadable_pod(metadata: Metadata, manifest: Mapping[str, Any], *, problem: 
         requests={PODS: MAX_AMOUNT},
         unreadable=str(problem),
     )
+
+
+def _unreadable_group(metadata: Metadata, *, group: str) -> str:
+    """Return what is wrong with the group's name, empty where nothing is. Such a pod waits, and is not placed alone."""
+    field, name = next(names_of_groups(metadata, group=group), ("", ""))
+    if not name or is_name(name):
+        return ""
+    return str(FieldError(field=field, expected="the name of a group, in lower case, as team-a.train-1", got=name))
 
 
 def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:

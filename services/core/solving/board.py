@@ -77,11 +77,19 @@ class Board:
         self.left = [one.size for one in classes]
         self.moves: list[Move] = []
         self._attachments = attachments
+        self._adding: dict[int, list[int]] = {}
+        for group, one in enumerate(rules):
+            for counter, _ in one.adds:
+                self._adding.setdefault(id(counter), []).append(group)
 
     @property
     def placed_count(self) -> int:
         """How many members are placed."""
         return sum(one.size for one in self.classes) - sum(self.left)
+
+    def adding_to(self, counter: Counter) -> tuple[int, ...]:
+        """Return the classes whose members count in a counter of one of the board's rules."""
+        return tuple(self._adding.get(id(counter), ()))
 
     def admits(self, group: int) -> Flags:
         """Return the nodes that admit one more member of a class, amounts aside."""

@@ -58,11 +58,7 @@ def _most_spread(board: Board, group: int, spread: Spread, room: Counts) -> int:
     sums = _sums(spread.domains, room, len(counts))
     if not spread.adds:
         return int(sums.sum())
-    others = sum(
-        board.left[other]
-        for other, rules in enumerate(board.rules)
-        if other != group and any(counter is spread.counter for counter, _ in rules.adds)
-    )
+    others = sum(board.left[other] for other in board.adding_to(spread.counter) if other != group)
     # Only nodes that take part add to the emptiest domain.
     growing = _sums(spread.counter.codes, room, len(counts))
     enough = int(spread.counted.sum()) >= spread.min_domains

@@ -166,6 +166,9 @@ class _Compiler:
 
     def _apart(self) -> None:
         """Connect anti-affinity in both directions: whom members have to be apart from, and who from them."""
+        # Of many classes mostly none has such a rule: pairs of those would be millions of questions.
+        everybody = range(len(self._classes))
+        particular = [group for group in everybody if self._classes[group].rules.anti_affinity]
         for group, one in enumerate(self._classes):
             counts: dict[str, Counter] = {}
             for term in one.rules.anti_affinity:
@@ -173,8 +176,8 @@ class _Compiler:
                 self._forbid(counts, term.topology_key, there)
             for key, there in self._there_apart_from(one).items():
                 self._forbid(counts, key, there)
-            for other, other_class in enumerate(self._classes):
-                self._siblings_apart(group, other, counts, one, other_class)
+            for other in everybody if one.rules.anti_affinity else particular:
+                self._siblings_apart(group, other, counts, one, self._classes[other])
             for counter in counts.values():
                 self._drafts[group].forbidden.append((ReasonCode.POD_ANTI_AFFINITY_MISMATCH, counter))
 
@@ -318,6 +321,4 @@ def feeders(board: Board, group: int) -> Iterator[int]:
     near = board.rules[group].near
     if near is None:
         return
-    for other, rules in enumerate(board.rules):
-        if any(counter is near.counters[0] for counter, _ in rules.adds):
-            yield other
+    yield from board.adding_to(near.counters[0])

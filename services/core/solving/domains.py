@@ -20,6 +20,8 @@ from services.core.topology import TopologyRequest
 
 MAX_REGIONS = 128
 """Combinations of domains that are tried for one kind of demands."""
+_NOWHERE = -2
+"""Stands for no domain at all, where enough of the other members may do: no node is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +81,8 @@ class Regions:
         board = self.board
         count = int(demand.codes.max(initial=-1)) + 1
         if not count:
-            return []
+            is_spared = sum(board.left) - sum(board.left[group] for group in demand.groups) >= self.wanted
+            return [_NOWHERE] if is_spared else []
         held = np.zeros(count, dtype=np.int64)
         total = np.zeros(count, dtype=np.int64)
         is_whole = np.ones(count, dtype=np.bool_)
@@ -100,7 +103,8 @@ class Regions:
         names = self._first_names(demand.codes, count)
         usable = np.flatnonzero(possible)
         order = np.lexsort((names[usable], np.where(is_whole[usable], total[usable], -held[usable]), ~is_whole[usable]))
-        return [int(code) for code in usable[order]]
+        chosen = [int(code) for code in usable[order]]
+        return [*chosen, _NOWHERE] if members and others >= self.wanted else chosen
 
     @staticmethod
     def _by_domain(codes: Codes, room: Counts, count: int) -> Counts:

@@ -141,7 +141,7 @@ def _search_regions(board: Board, demands: Sequence[Demand], aim: Aim, finding: 
     counted = len(board.classes) == 1 and not board.rules[0].steps
     # Of equal members that do not hinder each other the count says it all.
     finding.was_searched = not counted
-    budget = Budget.for_nodes(board.snapshot.node_count)
+    budget = Budget.of(nodes=board.snapshot.node_count, classes=len(board.classes))
     regions = Regions(board=board, demands=demands, wanted=aim.needed)
     for region in regions:
         if counted or most_of_all(board, masks=region.masks) < aim.needed:

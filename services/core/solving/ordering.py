@@ -75,6 +75,8 @@ def _in_any_order(
         return False
     seen.add(state)
     for place in sorted(wanted):
+        if steps[0] <= 0:
+            return False
         if not can_take(board, *place):
             continue
         steps[0] -= 1

@@ -20,6 +20,10 @@ MAX_STEPS = 4_000
 """Steps of one search on a small cluster."""
 NODE_STEPS = 1_500_000
 """Steps times nodes that one search may take on a large one."""
+PAIR_STEPS = 3_000_000
+"""Steps times the square of classes: each step asks every class, and each of these what the others bring it."""
+MIN_STEPS = 10
+"""Steps that are taken whatever they cost."""
 MAX_BRANCHES = 48
 """Nodes that are tried for one member; with more of them the search is not complete."""
 
@@ -39,9 +43,11 @@ class Budget:
     steps: int
 
     @classmethod
-    def for_nodes(cls, count: int) -> "Budget":
-        """Return the budget of a decision on so many nodes."""
-        return cls(steps=max(min(MAX_STEPS, NODE_STEPS // max(count, 1)), 100))
+    def of(cls, *, nodes: int, classes: int) -> "Budget":
+        """Return the budget of a decision on so many nodes, for members of so many classes."""
+        by_nodes = max(NODE_STEPS // max(nodes, 1), 100)
+        by_classes = PAIR_STEPS // max(classes, 1) ** 2
+        return cls(steps=max(min(MAX_STEPS, by_nodes, by_classes), MIN_STEPS))
 
 
 class Search:
@@ -58,7 +64,7 @@ class Search:
         self._groups = range(len(board.classes))
         # Where no member can open the way for another, one order of classes, and of nodes within a class, is enough.
         self._any_order = any(rules.spreads or rules.near is not None for rules in board.rules)
-        self._kinds = _kinds_of_nodes(board)
+        self._kinds = _kinds_of_nodes(board, masks)
 
     def run(self) -> Outcome:
         """Search; the board holds what was found, or what it held before."""
@@ -71,17 +77,25 @@ class Search:
         board = self._board
         if board.placed_count >= self._needed:
             return True
-        if self._budget.steps <= 0:
-            self._is_complete = False
+        if self._is_over():
             return False
         self._budget.steps -= 1
         if self._was_here() or not self._can_succeed(first_group):
             return False
         groups = self._groups if self._any_order else range(first_group, len(self._groups))
         for group in groups:
+            if self._is_over():
+                return False
             if board.left[group] and self._try_class(group, last_row=last_row if group == first_group else -1):
                 return True
         return False
+
+    def _is_over(self) -> bool:
+        """Tell whether the budget is used up: then nothing more is looked at, on no level of the search."""
+        if self._budget.steps > 0:
+            return False
+        self._is_complete = False
+        return True
 
     def _try_class(self, group: int, *, last_row: int) -> bool:
         board = self._board
@@ -91,6 +105,8 @@ class Search:
             if self._descend(first_group=group, last_row=int(board.snapshot.ranks[row])):
                 return True
             board.back_to(length)
+            if self._is_over():
+                return False
         return False
 
     def _can_succeed(self, first_group: int) -> bool:
@@ -141,13 +157,15 @@ class Search:
         return found
 
 
-def _kinds_of_nodes(board: Board) -> Rows:
+def _kinds_of_nodes(board: Board, masks: Sequence[Flags | None]) -> Rows:
     """Return a number for each node, equal for nodes between which no rule and no amount makes a difference.
 
     Labels of which each value is on one node alone (as the hostname) make no difference by themselves: what their
     counters say does.
     """
     columns: list[Rows] = [board.free[:, column] for column in range(board.free.shape[1])]
+    # One class may be kept to nodes that are nothing special to another, which has to leave them room.
+    columns += [mask.astype(np.int64) for mask in masks if mask is not None]
     for group, rules in enumerate(board.rules):
         columns.append(rules.static.astype(np.int64))
         attachable = board.attachable(group)

@@ -6,7 +6,7 @@ import pytest
 from services.core.inventory import Inventory
 from services.core.judgements import MAX_KEPT
 from services.core.node_rules import Constraints, Verdict
-from services.core.objects import NodeName
+from services.core.objects import NodeName, Uid
 from services.core.quantities import MAX_AMOUNT
 from tests.builders import GPU, node, pod
 
@@ -194,3 +194,18 @@ def test_nodes_are_found_by_name(order: tuple[str, ...]) -> None:
     assert found is not None
     assert found.metadata.name == "n1"
     assert one.node(NodeName("n3")) is None
+
+
+@pytest.mark.parametrize("is_node_first", [True, False], ids=["node first", "pods first"])
+def test_sums_beyond_64_bits_are_no_room(is_node_first: bool) -> None:  # noqa: FBT001 - pytest's parameter
+    """Pods that ask for more than all machines have make a node full, and neither wrap around nor raise."""
+    one = inventory("n1") if is_node_first else Inventory()
+    uids = [f"u{index}" for index in range(2047)]
+    for uid in uids:
+        one.place(pod(uid, uid=uid, gpus=0, memory=MAX_AMOUNT), on=N1)
+    one.put_node(node("n1"))
+    assert one.free_on(N1)["memory"] < 0
+    assert one.snapshot().free[one.snapshot().rows[N1]].min() < 0
+    for uid in uids:
+        one.leave(Uid(uid))
+    assert one.free_on(N1) == inventory("n1").free_on(N1)
