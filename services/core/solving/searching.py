@@ -20,7 +20,7 @@ MAX_STEPS = 4_000
 """Steps of one search on a small cluster."""
 NODE_STEPS = 1_500_000
 """Steps times nodes that one search may take on a large one."""
-PAIR_STEPS = 3_000_000
+PAIR_STEPS = 8_000_000
 """Steps times the square of classes: each step asks every class, and each of these what the others bring it."""
 MIN_STEPS = 10
 """Steps that are taken whatever they cost."""
