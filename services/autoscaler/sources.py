@@ -18,6 +18,9 @@ Further hints wait until these are over, so that a stream which is busy with oth
 readings a second and not one for each message.
 """
 
+ALMOST = 0.9
+"""Of an interval: timers are not exact."""
+
 
 @dataclass(slots=True, kw_only=True)
 class SourceWatch:
@@ -31,6 +34,7 @@ class SourceWatch:
     interval_s: float
     changed: Callable[[MetricKey], None]
     state: SourceState | None = None
+    _counted_s: float | None = None
     _sleepers: set[str] = field(default_factory=set)
     _hinted: asyncio.Event = field(default_factory=asyncio.Event)
     _slept: asyncio.Event = field(default_factory=asyncio.Event)
@@ -53,7 +57,7 @@ class SourceWatch:
         pauses: Iterator[float] = iter(())
         while True:
             reading = await self._read()
-            self.state = (self.state or NEVER_READ).after(reading)
+            self.state = (self.state or NEVER_READ).after(reading, is_counted=self._is_counted(reading))
             self.metrics.readings.labels(result="known" if isinstance(reading, Known) else "unknown").inc()
             self.changed(self.key)
             pause_s = None if isinstance(reading, Known) and reading.value > 0 else next(pauses, None)
@@ -61,6 +65,17 @@ class SourceWatch:
                 await self.clock.sleep(pause_s)
                 continue
             pauses = iter(AFTER_HINT_S) if await self._is_hinted() else iter(())
+
+    def _is_counted(self, reading: Reading) -> bool:
+        """Tell whether a failure is one of its own: on a busy stream, hints must not make one failure many."""
+        if isinstance(reading, Known):
+            self._counted_s = None
+            return True
+        now_s = self.clock.monotonic()
+        if self._counted_s is not None and now_s - self._counted_s < self.interval_s * ALMOST:
+            return False
+        self._counted_s = now_s
+        return True
 
     async def _is_hinted(self) -> bool:
         """Wait for a hint, or until it is time to read anyway."""

@@ -63,9 +63,10 @@ class SourceState:
     reading: Reading
     failures: int = 0
 
-    def after(self, reading: Reading) -> "SourceState":
-        """Return the state after one more reading."""
-        return replace(self, reading=reading, failures=self.failures + 1 if isinstance(reading, Unknown) else 0)
+    def after(self, reading: Reading, *, is_counted: bool = True) -> "SourceState":
+        """Return the state after one more reading. One that came soon after another is no failure of its own."""
+        failures = self.failures + is_counted if isinstance(reading, Unknown) else 0
+        return replace(self, reading=reading, failures=failures)
 
     def at(self, now: datetime) -> Reading:
         """Return what may be acted on at this moment: a reading that has grown old is unknown."""

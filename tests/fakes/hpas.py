@@ -28,6 +28,10 @@ class FakeHpas:
     #: Writes that are stored and yet fail, and requests that fail before anything happened.
     lost_answers: int = 0
     outages: int = 0
+    #: The moment at which whoever asks hears nothing any more: each request has one before its effect and one after.
+    strike_at: int | None = None
+    moments: int = 0
+    struck: asyncio.Event = field(default_factory=asyncio.Event)
     lookups: int = 0
 
     async def listed(self) -> tuple[Sequence[Mapping[str, Any]], str]:
@@ -58,6 +62,7 @@ class FakeHpas:
         if self.lost_answers:
             self.lost_answers -= 1
             raise ApiFailed("the answer was lost")
+        await self._moment()
         return None
 
     async def hpa(self, autoscaler: Autoscaler) -> Autoscaler | None:
@@ -73,6 +78,7 @@ class FakeHpas:
             raise WriteConflict(autoscaler.key)
         self.hpas[autoscaler.key] = replace(live, is_scaled_to_zero=False, resource_version=live.resource_version + "+")
         self.writes.append(f"{autoscaler.name}:ScaledToZero=False")
+        await self._moment()
 
     async def show(self, autoscaler: Autoscaler, *, told: Told) -> None:
         """Keep the condition."""
@@ -80,13 +86,21 @@ class FakeHpas:
 
     async def tell(self, autoscaler: Autoscaler, *, reason: str, message: str, is_warning: bool) -> None:
         """Keep the Event."""
+        await self._asked()
         self.events.append(f"{autoscaler.name} {'Warning' if is_warning else 'Normal'} {reason}: {message}")
 
     async def _asked(self) -> None:
-        await asyncio.sleep(0)
+        await self._moment()
         if self.outages:
             self.outages -= 1
             raise ApiFailed("away")
+
+    async def _moment(self) -> None:
+        await asyncio.sleep(0)
+        self.moments += 1
+        if self.moments == self.strike_at:
+            self.struck.set()
+            await asyncio.Event().wait()
 
 
 @dataclass(slots=True, kw_only=True)

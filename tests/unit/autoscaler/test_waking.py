@@ -1,97 +1,21 @@
 """Waking on an API in memory: what is written, in which order, and what happens when something comes between."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from services.autoscaler.metrics import WakingMetrics
-from services.autoscaler.sources import SourceBook
-from services.autoscaler.telling import Teller
-from services.autoscaler.waking import Waker
-from services.contracts.scaling_codec import decode_scaling
-from services.contracts.streams import SCALING_STREAM
-from services.core.metric_readings import MetricKey
-from services.core.policy import JetStreamSource, MetricSource
-from services.core.reduce_autoscaler import reduce_autoscaler
-from services.core.scaling import Autoscaler, Held, Refused, ScalingEvent, ShownCondition, Woken
-from tests.builders import START
-from tests.fakes.bus import FakeBus
-from tests.fakes.clock import FakeClock
-from tests.fakes.hpas import FakeHpas, FakeQueues
-from tests.hpas import hpa_manifest
-
-SOURCE = MetricSource(metric="queue_depth", jetstream=JetStreamSource(stream="S", consumer="infer"))
-
-
-class Scene:
-    """A waker with one source, on fakes."""
-
-    def __init__(self) -> None:
-        """Put it together as `services.autoscaler.app` does."""
-        self.clock = FakeClock(start=START)
-        self.api, self.bus = FakeHpas(), FakeBus()
-        self.queues = FakeQueues(clock=self.clock, lengths={"infer": 0})
-        self.registry = CollectorRegistry()
-        metrics = WakingMetrics(self.registry)
-        book = SourceBook(
-            [SOURCE],
-            queues=self.queues,
-            clock=self.clock,
-            metrics=metrics,
-            interval_s=3600,
-            changed=self.read,
-        )
-        teller = Teller(self.api, stream=self.bus, instance="test", metrics=metrics, clock=self.clock)
-        self.waker = Waker(self.api, sources=book, teller=teller, metrics=metrics, clock=self.clock)
-        self.book = book
-
-    def read(self, metric: MetricKey) -> None:
-        """A source was read."""
-        self.waker.metric_changed(metric)
-
-    def add(self, name: str = "infer", *, replicas: int = 0, **given: Any) -> Autoscaler:
-        """An HPA that is asleep by itself, live and as the watch tells it."""
-        manifest = hpa_manifest(name, target=given.pop("target", name), **({"scaled_to_zero": "True"} | given))
-        hpa = replace(reduce_autoscaler(manifest), uid=f"uid-{name}", resource_version="1")
-        self.api.hpas[hpa.key] = hpa
-        self.api.replicas.setdefault(hpa.target.name, replicas)
-        self.waker.put(hpa)
-        return hpa
-
-    async def length(self, value: float | str) -> None:
-        """The queue has another length, and whoever listens is hinted."""
-        self.queues.lengths["infer"] = value
-        await self.settled()
-        if "infer" in self.queues.hints:
-            self.queues.hints["infer"]()
-        await self.settled()
-
-    async def settled(self) -> None:
-        """Let everything run that can, with the pauses of repetitions over."""
-        for _ in range(3):
-            await self.clock.run_for(10)
-
-    def told(self) -> list[ScalingEvent]:
-        """What was published."""
-        return [decode_scaling(message.data).event for message in self.bus.stored(SCALING_STREAM.name)]
+from services.core.scaling import Held, Refused, ShownCondition, Woken
+from tests.unit.autoscaler.waking_scene import Scene
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     """A waker that runs."""
     made = Scene()
-    tasks = [asyncio.create_task(made.waker.run()), asyncio.create_task(made.book.run())]
-    await made.settled()
-    yield made
-    for task in tasks:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    async with made.running():
+        await made.settled()
+        yield made
 
 
 async def test_a_message_wakes_in_one_step(scene: Scene) -> None:
@@ -243,3 +167,16 @@ async def test_a_bus_that_is_away_delays_only_what_is_told(scene: Scene) -> None
     await scene.length(25)
     assert scene.api.replicas == {"infer": 3}
     assert len(scene.told()) == 1
+
+
+async def test_hints_do_not_make_one_failure_many(scene: Scene) -> None:
+    """The fallback waits for failures an interval apart, however busy the stream is."""
+    scene.add(annotations={"phalanx.dev/fallback": "2/3"})
+    for _ in range(5):
+        await scene.length("is down")
+    assert scene.queues.readings > 5
+    assert scene.api.writes == []
+    for _ in range(2):
+        await scene.clock.run_for(3600)
+        await scene.length("is down")
+    assert scene.api.replicas == {"infer": 2}

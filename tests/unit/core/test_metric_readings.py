@@ -54,4 +54,5 @@ def test_failures_are_counted_in_a_row() -> None:
     down = Unknown(why="is down")
     state = NEVER_READ.after(down).after(down)
     assert state.failures == 2
+    assert state.after(down, is_counted=False).failures == 2
     assert state.after(Known(value=1, taken_at=START)).failures == 0
