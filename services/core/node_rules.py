@@ -5,6 +5,7 @@ VolumeZone (for bound claims), and NodeDeclaredFeatures. Amounts and other pods 
 `services.core.solving` counts how many members fit on each node that admits them, and sees to the rules among pods.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,6 +16,9 @@ from services.core.objects import Node, Pod
 from services.core.reasons import ReasonCode
 from services.core.storage import NO_STORAGE, ZONE_LABELS, PodStorage, VolumeDemand
 
+_INT64_LIMIT = 2**63
+_INTEGER = re.compile(r"[+-]?0{0,400}[0-9]{1,19}")
+"""What can be a number of 64 bits: whatever stands in a pod is taken to be text, and never fails."""
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """A cordoned node admits a pod that tolerates this taint, whether or not the node carries it."""
 
@@ -217,6 +221,8 @@ def _requirement_holds(requirement: NodeRequirement, *, values: Mapping[str, str
 
 
 def _integer(text: str) -> int | None:
-    """Return a decimal integer as the API compares them, or None."""
-    digits = text.removeprefix("-").removeprefix("+")
-    return int(text) if digits.isascii() and digits.isdigit() else None
+    """Return a decimal integer of 64 bits as the API compares them (Go's ParseInt), or None."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_INT64_LIMIT <= number < _INT64_LIMIT else None

@@ -56,7 +56,9 @@ def test_what_the_api_writes(text: object, resource: str, amount: int) -> None:
     assert parse_quantity(text, resource=resource) == amount
 
 
-@pytest.mark.parametrize("text", ["", "a", "1 Gi", "1gi", "1Xi", "--1", "1e", "0x10", "1,5", "nan", None, True, [], {}])
+@pytest.mark.parametrize(
+    "text", ["", "a", "1 Gi", "1gi", "1Xi", "--1", "1e", "0x10", "1,5", "nan", "\u0663", None, True, [], {}]
+)
 def test_what_is_no_quantity(text: object) -> None:
     """The message shows what was given and for which resource."""
     with pytest.raises(QuantityError, match=r"such as 500m, 8 or 16Gi for memory, got"):
