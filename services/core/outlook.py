@@ -42,8 +42,8 @@ REMAINDER_UNIT = 10
 """Thousandths of a device by which remainders are told apart."""
 REMAINDERS = 1000 // REMAINDER_UNIT
 
-STRAND_TEMPERATURE = 0.05
-REMAINDER_TEMPERATURE = 0.05
+STRAND_TEMPERATURE = 0.1
+REMAINDER_TEMPERATURE = 0.04
 LEFT_ALONE = 0.005
 """Weight, beside all sizes together, of the case that nothing more comes for a remainder."""
 REMEMBERED = 16
