@@ -6,7 +6,7 @@ ask for adds up to 130 % of the cluster's GPUs, and none leaves. A pod is skippe
 policy published there is given the request frequencies of the whole list; the placer's scoring knows only what came.
 
 Nodes are chosen by `services.core.scoring` alone, and ties go to the first node in an order shuffled by the seed.
-Parameters were chosen on other seeds (101 to 120) than those reported (1 to 10).
+Parameters are chosen on seeds above 100, and 1 to 10 are reported; docs/choosing-nodes.md says exactly which were used.
 """
 
 import csv
