@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
+from nats.js.api import ConsumerConfig, StreamSource
 
 from services.core.scaling import Held, Refused, Woken
 from services.runtime.embedded_nats import EmbeddedNats
 from services.sandbox import kubeconfig
 from services.sandbox.app import running
 from services.sandbox.cluster import ClusterSettings
+from tests.hpas import external
 from tests.integration.autoscaler.waking_scene import Scene, configuration, staged
 
 pytest_plugins = ("tests.nats_server",)
@@ -160,3 +163,20 @@ async def test_sources_come_and_go_with_the_configuration(scene: Scene, tmp_path
     await scene.send(queue="other")
     (tmp_path / "phalanx.yaml").write_text(configuration("infer", "other"))
     await scene.until_replicas(1, name="other")
+
+
+async def test_what_gives_no_hint_is_read_regularly(nats_server: EmbeddedNats, tmp_path: Path) -> None:
+    """A mirror has no subjects that anybody could listen to: its messages are found by reading."""
+    config = yaml.safe_dump(
+        {"metricSources": [{"metric": "queue_depth", "jetstream": {"stream": "MIRROR", "consumer": "infer"}}]}
+    )
+    file = tmp_path / "kubeconfig"
+    async with running(ClusterSettings(nodes=0)) as sandbox:
+        kubeconfig.write(file, url=sandbox.url)
+        async with staged(file, nats_url=nats_server.url, directory=tmp_path, config=config, interval_s=0.2) as scene:
+            await scene.jetstream.add_stream(name="MIRROR", mirror=StreamSource(name="ORDERS"))
+            await scene.jetstream.add_consumer("MIRROR", ConsumerConfig(durable_name="infer"))
+            await scene.deployment()
+            await scene.hpa(metrics=(external(),), scaled_to_zero="True")
+            await scene.send(queue="elsewhere")
+            await scene.until_replicas(1)

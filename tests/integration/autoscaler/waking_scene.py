@@ -80,7 +80,7 @@ class Scene:
     async def hpa(self, name: str = "infer", *, queue: str = QUEUE, scaled_to_zero: str = "", **given: Any) -> None:
         """Create an HPA, and write its condition as the native controller would."""
         metrics = (external(labels={"queue": queue}),)
-        manifest = hpa_manifest(name, metrics=metrics, **({"target": name} | given))
+        manifest = hpa_manifest(name, **({"target": name, "metrics": metrics} | given))
         await self.client.request_ok("POST", _HPAS, body={key: manifest[key] for key in ("metadata", "spec")})
         if scaled_to_zero:
             await self.set_scaled_to_zero(scaled_to_zero, name=name)
