@@ -15,7 +15,7 @@ SUITES ?=
 SEED ?=
 # Minutes of the chaos suite's random workload; empty for its short form.
 MINUTES ?=
-# Scenarios of the comparison with kube-scheduler: how many (20), from which to which (7-9), or which (7,9).
+# Scenarios of the comparison with kube-scheduler: how many (10), from which to which (7-9), or which (7,9).
 SEEDS ?= 10
 # Days that a release must be old before `make lock` takes it, and whether it may replace a version that is locked.
 COOLDOWN_DAYS ?= 7

@@ -58,6 +58,8 @@ class LetterBook:
         """Return the letters that a command names."""
         if bool(letters) == is_all:
             raise click.UsageError("name letters, or say --all")
+        if is_all and not self.letters:
+            click.echo("there are no dead letters")
         return list(self.letters.values()) if is_all else [self.find(letter) for letter in dict.fromkeys(letters)]
 
     async def retry(self, letter: DeadLetter) -> int:

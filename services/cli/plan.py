@@ -32,6 +32,7 @@ NO_PODS = (
     "{files}: no pods to place: expected pods, or a Job, JobSet, Deployment or another workload that was not submitted "
     "yet; one with metadata.uid or status stands for no pods, so give its pods too, or remove these fields"
 )
+NOTHING_NEW = "all of its pods had a node before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,17 @@ class GivenFiles:
     "--config",
     "config",
     envvar="PHALANX_CONFIG",
+    show_envvar=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The configuration file, for its levels of topology; a placer has its own.",
 )
-@click.option("--placer", "target", envvar="PHALANX_PLACER", help="Ask this placer for its live cluster instead.")
+@click.option(
+    "--placer",
+    "target",
+    envvar="PHALANX_PLACER",
+    show_envvar=True,
+    help="Ask this placer for its live cluster instead.",
+)
 def plan(
     files: tuple[Path, ...], output: str, config: Path | None, target: str | None, *, all_schedulers: bool
 ) -> None:
@@ -89,7 +97,7 @@ def plan(
         document = MessageToDict(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         click.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
-        _print(answer)
+        _print(answer, target=target)
     sys.exit(0 if all(one.outcome == "placed" for one in answer.groups.values()) else EXIT_WAITING)
 
 
@@ -144,7 +152,7 @@ def _plan_files(given: GivenFiles, *, topology: TopologyPolicy, takes_all_schedu
     return plan_response(PlanAnswer(plans=plans, revision=0, skipped=given.skipped))
 
 
-def _print(answer: pb.PlanResponse) -> None:
+def _print(answer: pb.PlanResponse, *, target: str | None) -> None:
     table = Table(box=None, padding=(0, 2))
     for name in ("group", "outcome", "pods on nodes, or why not"):
         table.add_column(name)
@@ -153,11 +161,14 @@ def _print(answer: pb.PlanResponse) -> None:
         for node in one.bound.values():
             counts[node] = counts.get(node, 0) + 1
         where = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
-        table.add_row(name, one.outcome, escape(where or "; ".join(reason.message for reason in one.reasons)))
+        why = "; ".join(reason.message for reason in one.reasons)
+        table.add_row(name, one.outcome, escape(where or why or NOTHING_NEW))
     console = Console()
     if answer.groups:
         console.print(table)
     else:
         console.print(f"no pods with schedulerName {SCHEDULER_NAME}; --all-schedulers takes those of others too")
+    if target is not None:
+        console.print(f"beside the live cluster of the placer at {escape(target)}", style="dim", highlight=False)
     if answer.skipped_objects:
         console.print(f"{answer.skipped_objects} objects of other kinds were skipped", style="dim")

@@ -43,12 +43,21 @@ def read_manifests(text: str | bytes) -> Manifests:
         priorities = priorities_of(documents)
         found = [_objects_of(document, priorities=priorities) for document in documents]
     except yaml.YAMLError as error:
-        raise UnreadableManifest(f"not YAML or JSON: {error}") from error
+        raise UnreadableManifest(f"not YAML or JSON: {_in_one_line(error)}") from error
     except MalformedObject as error:
         raise UnreadableManifest(str(error)) from error
     objects = tuple(item for one in found for item in one or ())
     _check_names(objects)
     return Manifests(objects=objects, skipped=sum(one is None for one in found))
+
+
+def _in_one_line(error: yaml.YAMLError) -> str:
+    """Return what is wrong and in which line. The reader's own text names a file `<byte string>`."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split())
+    mark = error.problem_mark or error.context_mark
+    where = f" (line {mark.line + 1})" if mark else ""
+    return ", ".join(filter(None, (error.context, error.problem))) + where
 
 
 def _objects_of(manifest: Mapping[str, Any], *, priorities: Mapping[str, int]) -> tuple[KubernetesObject, ...] | None:

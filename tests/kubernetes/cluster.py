@@ -8,6 +8,7 @@ behind it: `tests.kubernetes.nodes` plays the kubelets. Needs the binaries of `t
 nothing of pytest.
 """
 
+import argparse
 import asyncio
 import base64
 import http.client
@@ -362,6 +363,9 @@ def _http_ready(
 
 def main() -> None:
     """Runs a control plane until interrupted, to try things by hand: `python -m tests.kubernetes.cluster`."""
+    argparse.ArgumentParser(
+        description="Runs a control plane until Ctrl-C; SCHEDULER=1 adds kube-scheduler."
+    ).parse_args()
     with Cluster(ClusterConfig(scheduler=os.environ.get("SCHEDULER") == "1")) as cluster:
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, Group
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -59,8 +60,8 @@ def show_table(report: Report, checks: Checks, *, console: Console) -> None:
         console.print(_shown(finding), highlight=False)
     for gap in report.gaps:
         console.print(Text.assemble(("○ could not look", "magenta"), f"  {gap.source}"), highlight=False)
-        console.print(f"    {escape(gap.problem)}\n    → {escape(gap.fix)}", highlight=False)
-        console.print(f"    keeps from running: {', '.join(gap.checks)}\n", style="dim", highlight=False)
+        hidden = _indented(f"keeps from running: {', '.join(gap.checks)}", style="dim")
+        console.print(Group(*_indented(gap.problem, f"→ {gap.fix}"), *hidden, ""), highlight=False)
     console.print(verdict(report), style="bold", highlight=False)
 
 
@@ -71,7 +72,12 @@ def _shown(finding: Finding) -> Group:
         f"  {finding.subject}",
         (f"  {finding.check}{inferred}", "dim"),
     )
-    return Group(title, Text(f"    {finding.field}: {finding.found}"), Text(f"    → {finding.fix}\n"))
+    return Group(title, *_indented(f"{finding.field}: {finding.found}", f"→ {finding.fix}"), "")
+
+
+def _indented(*lines: str, style: str = "") -> list[Padding]:
+    """Return lines that stay indented where the screen is too narrow for them."""
+    return [Padding(Text(line, style=style), (0, 0, 0, 4), expand=False) for line in lines]
 
 
 def as_json(report: Report, checks: Checks) -> str:

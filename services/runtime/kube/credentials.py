@@ -156,7 +156,8 @@ class Credentials:
             source = self._kubeconfig or "service account of this pod"
             raise KubeConfigError(
                 f"no usable Kubernetes credentials in {source}: {type(error).__name__}: {error}; "
-                "set PHALANX_KUBECONFIG to a kubeconfig with a current context"
+                "give a kubeconfig with a current context: --kubeconfig or KUBECONFIG for commands, "
+                "PHALANX_KUBECONFIG for services"
             ) from error
 
     def _new_ssl_context(self) -> ssl.SSLContext:

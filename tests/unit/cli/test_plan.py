@@ -135,10 +135,18 @@ def test_reason_with_brackets_is_shown_as_it_is(tmp_path: Path) -> None:
     assert "[red]soon[/red]" in result.output
 
 
+def test_gang_that_runs_is_told_so(tmp_path: Path) -> None:
+    """Where no pod is new, the line says why it names no node."""
+    running = pod_manifest("w", nodeName="n1")
+    result = plan("-f", written(tmp_path, node_manifest("n1"), running))
+    (line,) = [line for line in result.output.splitlines() if "team-a/w" in line]
+    assert line.strip().split(maxsplit=2) == ["team-a/w", "placed", "all of its pods had a node before"]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("kind: [", "not YAML or JSON"),
+        ("kind: [", "not YAML or JSON: while parsing a flow node, did not find expected node content (line 2)\n"),
         ("hello", "expected a Kubernetes object, got str"),
         ("kind: Pod\nmetadata: {name: w}\nspec: {containers: 3}", "pod default/w: spec.containers: expected a list"),
         ("kind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: x}}", "node n: status.allocatable.cpu"),

@@ -8,7 +8,7 @@ from cryptography import x509
 
 from services.cli.audit.evidence import State, subject_of
 from services.cli.audit.findings import Finding, Severity
-from services.cli.audit.registry import Case, Check, Finder
+from services.cli.audit.registry import Case, Check, Finder, minor_of
 
 _THEME = "certificates"
 _REQUESTS, _BUNDLES = "podcertificaterequests", "clustertrustbundles"
@@ -20,6 +20,7 @@ NEAR = timedelta(days=30)
 def _not_served(case: Case) -> Iterator[Finding]:
     """The stable version of the API is not served."""
     find = Finder("cert-not-served")
+    is_there = minor_of(case.evidence.server_version) >= (1, 37)
     for key in (_REQUESTS, _BUNDLES):
         reading = case.evidence.reading(key)
         if reading.state is State.ABSENT or reading.version == "v1beta1":
@@ -29,7 +30,8 @@ def _not_served(case: Case) -> Iterator[Finding]:
                 field="versions",
                 found="not served in v1, which 1.37 does by default"
                 + (f" (only {reading.version}, which is off by default from 1.37 on)" if reading.version else ""),
-                fix="upgrade to 1.37, or install certificates from files meanwhile; change manifests to v1",
+                fix=("serve v1 again (--runtime-config of kube-apiserver)" if is_there else "upgrade to 1.37")
+                + ", or install certificates from files meanwhile; change manifests to v1",
             )
 
 

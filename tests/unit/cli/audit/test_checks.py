@@ -93,3 +93,13 @@ def test_an_autoscaler_with_one_replica_is_left_alone() -> None:
     """Nothing is said of autoscalers that never go to zero."""
     report = audit(world(horizontalpodautoscalers=[hpa("h", "Resource", minimum=1)]), checks=CHECKS, target="1.37")
     assert [one for one in report.findings if one.check.startswith("zero-")] == []
+
+
+def test_a_server_of_the_release_is_not_told_to_upgrade_to_it() -> None:
+    """A 1.37 that does not serve the certificates API has it switched off; an older one is too old."""
+    for version, advice in (("v1.37.2", "serve v1 again"), ("v1.36.1", "upgrade to 1.37")):
+        evidence = world(
+            version=[{"gitVersion": version}], podcertificaterequests=Reading(state=State.ABSENT, version="")
+        )
+        (finding,) = audit(evidence, checks=[BY_ID["cert-not-served"]], target="1.37").findings
+        assert finding.fix.startswith(advice)
