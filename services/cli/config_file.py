@@ -15,7 +15,7 @@ def config() -> None:
     """Check the configuration file, or print its JSON schema."""
 
 
-@config.command()
+@config.command(short_help="Say what is wrong in FILE, a line each.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def check(file: Path, output: str) -> None:

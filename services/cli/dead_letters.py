@@ -97,7 +97,7 @@ class LetterBook:
             raise click.ClickException(f"{letter.id}: not dropped: {error}") from error
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", short_help="Messages that services could not read or handle.")
 def dead_letters() -> None:
     """Look at messages that services could not read or handle, deliver them again, or drop them."""
 
@@ -123,7 +123,7 @@ def list_letters(nats_url: str, output: str) -> None:
     Console(soft_wrap=not sys.stdout.isatty(), highlight=False).print(table)
 
 
-@dead_letters.command()
+@dead_letters.command(short_help="Show LETTER whole.")
 @click.argument("letter")
 @nats_option
 @output_option
@@ -148,7 +148,7 @@ def show(letter: str, nats_url: str, output: str) -> None:
         click.echo(f"    {line}")
 
 
-@dead_letters.command()
+@dead_letters.command(short_help="Deliver messages again.")
 @letters_argument
 @all_option
 @nats_option

@@ -21,7 +21,7 @@ SETTINGS: dict[str, type] = {
 NOTE = "Tracing follows the standard OTEL_* variables and is off by default."
 
 
-@click.command()
+@click.command(short_help="List the environment variables of the services.")
 @click.argument("service", type=click.Choice(sorted(SETTINGS)), required=False)
 def settings(service: str | None) -> None:
     """List the environment variables of SERVICE, or of all services: each on a line of its own, with its meaning."""

@@ -25,7 +25,7 @@ from services.runtime.kube import KubeClient, KubeConfigError
 EXIT_FINDINGS, EXIT_USAGE, EXIT_INCOMPLETE = 1, 2, 3
 
 
-@click.command()
+@click.command(short_help="Say what Kubernetes 1.37 and later will break.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Kubeconfig to use.")
 @click.option("--context", default="", help="Context of the kubeconfig; its current one by default.")
 @click.option(

@@ -23,7 +23,7 @@ from services.runtime.kube import KubeFault
 FOLDER = Path("build/demo")
 
 
-@click.command()
+@click.command(short_help="Show a 64-GPU gang run all or nothing.")
 @click.option(
     "--cluster",
     type=click.Choice(sorted(CLUSTERS)),

@@ -89,3 +89,10 @@ def test_decisions_of_what_is_no_gang() -> None:
     result = CliRunner().invoke(main, ["decisions", "--gang", "train"])
     assert result.exit_code == 2
     assert "podgroup/team-a/train" in result.output
+
+
+@pytest.mark.parametrize("group", [(), ("dead-letters",), ("config",)], ids=" ".join)
+def test_no_line_of_the_list_of_commands_is_cut(group: tuple[str, ...]) -> None:
+    """On a terminal of 80 columns every command is described by a whole sentence."""
+    listed = CliRunner(env={"COLUMNS": "80"}).invoke(main, [*group, "--help"]).output.split("Commands:")[1]
+    assert "..." not in listed
