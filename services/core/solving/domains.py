@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.core.judgements import Codes
 from services.core.policy import TopologyLevel
@@ -20,6 +21,8 @@ from services.core.topology import TopologyRequest
 
 MAX_REGIONS = 128
 """Combinations of domains that are tried for one kind of demands."""
+Shares = NDArray[np.float64]
+_ROUNDING = 1e-9
 _NOWHERE = -2
 """Stands for no domain at all, where enough of the other members may do: no node is in it."""
 
@@ -41,6 +44,27 @@ class Region:
     masks: tuple[Flags | None, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Choice:
+    """A domain for a demand, and about which share of it the demand's members would take."""
+
+    demand: Demand
+    code: int
+    share: float
+
+
+def _shares_of_others(demand: Demand, chosen: Sequence[_Choice], *, count: int) -> Shares:
+    """Return which share of each domain those take that were given theirs before, and are not members of the demand.
+
+    Without it all subgroups of a gang would begin in the same domain, and the bound on regions end the search there.
+    """
+    shares = np.zeros(count, dtype=np.float64)
+    for one in chosen:
+        if one.code != _NOWHERE and one.demand.label == demand.label and one.demand.groups.isdisjoint(demand.groups):
+            shares[one.code] += one.share
+    return shares
+
+
 @dataclass(slots=True, kw_only=True)
 class Regions:
     """The combinations of domains that could hold the members, in the order in which they are tried.
@@ -57,39 +81,46 @@ class Regions:
     def __iter__(self) -> Iterator[Region]:
         """Yield each region."""
         everywhere: tuple[Flags | None, ...] = (None,) * len(self.board.classes)
-        for count, region in enumerate(self._descend(0, everywhere)):
+        for count, region in enumerate(self._descend(everywhere, chosen=())):
             if count >= MAX_REGIONS:
                 self.is_cut = True
                 return
             yield region
 
-    def _descend(self, position: int, masks: tuple[Flags | None, ...]) -> Iterator[Region]:
-        if position == len(self.demands):
+    def _descend(self, masks: tuple[Flags | None, ...], *, chosen: tuple[_Choice, ...]) -> Iterator[Region]:
+        if len(chosen) == len(self.demands):
             yield Region(masks=masks)
             return
-        demand = self.demands[position]
-        for code in self._candidates(demand, masks):
-            inside = demand.codes == code
+        demand = self.demands[len(chosen)]
+        for choice in self._candidates(demand, masks, chosen=chosen):
+            inside = demand.codes == choice.code
             narrowed = tuple(
                 (inside if mask is None else mask & inside) if group in demand.groups else mask
                 for group, mask in enumerate(masks)
             )
-            yield from self._descend(position + 1, narrowed)
+            yield from self._descend(narrowed, chosen=(*chosen, choice))
 
-    def _candidates(self, demand: Demand, masks: tuple[Flags | None, ...]) -> list[int]:
-        """Return the domains that could hold as many as are wanted: those that hold all first, tightest first."""
+    def _candidates(
+        self, demand: Demand, masks: tuple[Flags | None, ...], *, chosen: tuple[_Choice, ...]
+    ) -> list[_Choice]:
+        """Return the domains that could hold as many as are wanted, tightest first.
+
+        Those that others have not filled go before those that they have, and those that hold all before the rest.
+        """
         board = self.board
         count = int(demand.codes.max(initial=-1)) + 1
         if not count:
             is_spared = sum(board.left) - sum(board.left[group] for group in demand.groups) >= self.wanted
-            return [_NOWHERE] if is_spared else []
+            return [_Choice(demand=demand, code=_NOWHERE, share=0.0)] if is_spared else []
         held = np.zeros(count, dtype=np.int64)
         total = np.zeros(count, dtype=np.int64)
+        share = np.zeros(count, dtype=np.float64)
         is_whole = np.ones(count, dtype=np.bool_)
         for group in sorted(demand.groups):
             room = self._by_domain(demand.codes, capacity(board, group, within=masks[group]), count)
             held += np.minimum(room, board.left[group])
             total += room
+            share += board.left[group] / np.maximum(room, 1)
             is_whole &= room >= board.left[group]
         members = sum(board.left[group] for group in demand.groups)
         others = sum(board.left) - members
@@ -102,9 +133,13 @@ class Regions:
             possible &= is_pinned
         names = self._first_names(demand.codes, count)
         usable = np.flatnonzero(possible)
-        order = np.lexsort((names[usable], np.where(is_whole[usable], total[usable], -held[usable]), ~is_whole[usable]))
-        chosen = [int(code) for code in usable[order]]
-        return [*chosen, _NOWHERE] if members and others >= self.wanted else chosen
+        is_full = (_shares_of_others(demand, chosen, count=count) + share)[usable] > 1 + _ROUNDING
+        tightness = np.where(is_whole[usable], total[usable], -held[usable])
+        order = np.lexsort((names[usable], tightness, ~is_whole[usable], is_full))
+        found = [_Choice(demand=demand, code=int(code), share=float(share[code])) for code in usable[order]]
+        if members and others >= self.wanted:
+            found.append(_Choice(demand=demand, code=_NOWHERE, share=0.0))
+        return found
 
     @staticmethod
     def _by_domain(codes: Codes, room: Counts, count: int) -> Counts:

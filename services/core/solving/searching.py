@@ -177,8 +177,21 @@ def _kinds_of_nodes(board: Board, masks: Sequence[Flags | None]) -> Rows:
         counters += list(rules.near.counters) if rules.near is not None else []
         columns += [_told_apart(counter.codes, counter.counts) for counter in counters]
         columns += [_told_apart(spread.domains, spread.counter.counts) for spread in rules.spreads]
-    _, kinds = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return kinds.reshape(-1).astype(np.int64)
+    return _numbered(columns, count=len(board.snapshot.names))
+
+
+def _numbered(columns: Sequence[Rows], *, count: int) -> Rows:
+    """Return a number for each row, equal where rows are equal in all columns.
+
+    Column by column, because sorting whole rows takes ten times as long, and this is done for each region.
+    """
+    kinds = np.zeros(count, dtype=np.int64)
+    for column in columns:
+        if not count or column.min() == column.max():
+            continue
+        _, codes = np.unique(column, return_inverse=True)
+        _, kinds = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)
+    return kinds.astype(np.int64)
 
 
 def _told_apart(codes: Rows, counts: Rows) -> Rows:

@@ -1,6 +1,9 @@
 """The search for placements: what it costs is bounded, and what it leaves out makes no difference."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.core.constraints import LabelSelector, NodeRequirement, PodRules, PodTerm, SpreadConstraint
 from services.core.inventory import Inventory
@@ -9,7 +12,7 @@ from services.core.solver import Placement, solve
 from services.core.solving.board import Board
 from services.core.solving.classes import classes_of
 from services.core.solving.compiling import compiled
-from services.core.solving.searching import Budget, Outcome, Search
+from services.core.solving.searching import Budget, Outcome, Search, _numbered
 from services.core.topology import TopologyRequest, TopologyWish
 from tests.builders import node, pod
 
@@ -98,3 +101,31 @@ def test_a_subgroup_that_fits_nowhere_keeps_nobody_else_off(is_labelled: bool) -
     answer = solve(inventory.snapshot(), members=[*small, large], needed=2, wish=wish)
     assert isinstance(answer, Placement)
     assert set(answer.nodes) == {one.metadata.uid for one in small}
+
+
+@pytest.mark.parametrize("racks", [32, 100])
+def test_each_of_many_subgroups_gets_a_domain_that_is_not_full(racks: int) -> None:
+    """Where each takes a whole rack, they do not all begin in the same one."""
+    inventory = Inventory()
+    for index in range(racks * 2):
+        inventory.put_node(node(f"n{index}", gpus=8, labels={RACK: f"r{index // 2}"}))
+    pods = [pod(f"w-{index}", gpus=8) for index in range(64)]
+    subgroups = {one.metadata.uid: f"s{index // 2}" for index, one in enumerate(pods)}
+    wish = TopologyWish(
+        requests=tuple(TopologyRequest(level_label=RACK, subgroup=f"s{index}") for index in range(32)),
+        subgroups=subgroups,
+    )
+    answer = solve(inventory.snapshot(), members=pods, needed=64, wish=wish)
+    assert isinstance(answer, Placement)
+    used = {subgroups[uid]: set[str]() for uid in answer.nodes}
+    for uid, name in answer.nodes.items():
+        used[subgroups[uid]].add(f"r{int(name[1:]) // 2}")
+    assert all(len(racks_of) == 1 for racks_of in used.values())
+
+
+@given(st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=1, max_size=5))
+def test_nodes_are_of_one_kind_where_they_are_equal_in_everything(columns: list[list[int]]) -> None:
+    """Numbered column by column, as if whole rows were compared."""
+    kinds = _numbered([np.array(column) for column in columns], count=6)
+    rows = list(zip(*columns, strict=True))
+    assert all((kinds[one] == kinds[other]) == (rows[one] == rows[other]) for one in range(6) for other in range(6))
