@@ -73,4 +73,6 @@ async def test_a_killed_placer_promises_nothing_twice(system: System, api: Api) 
     await committed(system, first)
     await system.quiet()
     assert len(bound(system.apiserver, first)) == SIZE
-    assert [type(one.event) for one in system.recorder.of(first)] == [Proposed, Committed]
+    events = [type(one.event) for one in system.recorder.of(first)]
+    # Its pods come one by one, so it may have been told before that some are missing.
+    assert events[events.index(Proposed) :] == [Proposed, Committed]
