@@ -189,9 +189,13 @@ class FakeKubelets:
             self._take(pod)
 
     def _take(self, pod: Pod) -> None:
+        """Remembers a pod, unless a later version is known: the answer to a write may come after a later event."""
         node = pod["spec"]["nodeName"]
         if node in self._nodes:
             uid = pod["metadata"]["uid"]
+            known = self._pods.get(uid)
+            if known is not None and _version(pod) < _version(known):
+                return
             self._pods[uid] = pod
             self._on_node[node][uid] = pod
             self._enqueue(uid)
@@ -284,6 +288,11 @@ class FakeKubelets:
         status = claim.get("status") or {}
         holders = {holder.get("uid") for holder in status.get("reservedFor") or ()}
         return "allocation" in status and pod["metadata"]["uid"] in holders
+
+
+def _version(pod: Pod) -> int:
+    """Resource versions of one API server compare as numbers (KEP-5504)."""
+    return int(pod["metadata"]["resourceVersion"])
 
 
 def _now(*, is_precise: bool = False) -> str:

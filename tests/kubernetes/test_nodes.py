@@ -1,7 +1,7 @@
 """Fake kubelets on a real control plane: pods run, Jobs complete, deletions come through."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from services.sandbox.controllers.kubelets import RUN_SECONDS
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connection import Connection, RequestError, Target, connected
-from tests.kubernetes.nodes import NodesConfig, running_nodes
+from tests.kubernetes.nodes import FakeKubelets, NodesConfig, running_nodes
 
 pytestmark = pytest.mark.kubernetes
 
@@ -53,6 +53,17 @@ async def _reached(connection: Connection, path: str, is_reached: Callable[[dict
             found: dict[str, Any] = await connection.request("GET", path)
             if is_reached(found):
                 return found
+            await asyncio.sleep(0.02)
+
+
+async def _gone(connection: Connection, path: str) -> None:
+    async with asyncio.timeout(_DEADLINE_S):
+        while True:
+            try:
+                await connection.request("GET", path)
+            except RequestError as error:
+                assert error.code == 404  # noqa: PT017
+                return
             await asyncio.sleep(0.02)
 
 
@@ -108,3 +119,52 @@ async def test_a_job_completes(connection: Connection, target: Target) -> None:
         await connection.request("POST", _JOBS, body=job)
         done = await _reached(connection, f"{_JOBS}/j", lambda each: each["status"].get("succeeded") == 4)
         assert not done["status"].get("failed")
+
+
+class _SlowAnswers(Connection):
+    """Answers to status writes are held back until `release` is set.
+
+    `has_written` tells that one is held, `has_told` that the event of a deletion was taken.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Send what is asked over another connection."""
+        self._connection = connection
+        self.has_written, self.has_told, self.release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def request(self, verb: str, path: str, **fields: Any) -> Any:  # type: ignore[override] # retries by the other
+        """As the other connection, but later."""
+        answer = await self._connection.request(verb, path, **fields)
+        if verb == "PATCH" and path.endswith("/late/status"):
+            self.has_written.set()
+            await self.release.wait()
+        return answer
+
+    async def follow(self, path: str, *, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        """Events are not held back."""
+        async for event in self._connection.follow(path, query=query):
+            yield event
+            if "deletionTimestamp" in event["object"]["metadata"]:
+                self.has_told.set()
+
+
+async def test_a_deletion_is_not_lost_behind_a_late_answer(connection: Connection) -> None:
+    """The answer to a status write that comes after the event of a deletion is older, and does not hide it."""
+    slow = _SlowAnswers(connection)
+    kubelets = FakeKubelets(slow, NodesConfig(count=1, prefix="late"))
+    await kubelets.register()
+    playing = asyncio.create_task(kubelets.run())
+    try:
+        await connection.request("POST", _PODS, body=_pod("late", node="late-001"))
+        async with asyncio.timeout(_DEADLINE_S):
+            await slow.has_written.wait()
+        path = f"{_PODS}/late"
+        await connection.request("DELETE", path)
+        async with asyncio.timeout(_DEADLINE_S):
+            await slow.has_told.wait()
+        slow.release.set()
+        await _gone(connection, path)
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+        await kubelets.unregister()
