@@ -121,7 +121,11 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
     if transaction is not None:
         nodes |= {one.pod: one.node for one in transaction.assignments}
     answer, since = decider.answer(gang_id)
+    fallen = decider.ledger.degraded(gang_id)
     state = _state(gang, is_open=transaction is not None, is_repairing=bool(transaction and transaction.repairing))
+    if state == "waiting" and fallen is not None:
+        state, since = "degraded", fallen.decided_at
+    is_lacking = state in {"waiting", "degraded"}
     return Explanation(
         gang=gang_id,
         state=state,
@@ -129,15 +133,13 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
         existing=gang.existing,
         placed=len(gang.placed),
         finished=sum(pod.is_finished for pod in gang.placed),
-        reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons)
-        if state == "waiting"
-        else (),
+        reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons) if is_lacking else (),
         warnings=undo_warnings(gang, job_of=decider.cluster.job) if gang.open else (),
         nodes=dict(sorted(nodes.items())),
         transaction="" if transaction is None else transaction.id,
         since=_since(state, waits_since=since, last=last),
         revision=revision,
-        position=_position(decider, gang_id) if state == "waiting" else 0,
+        position=_position(decider, gang_id) if is_lacking else 0,
     )
 
 
@@ -170,7 +172,7 @@ def _since(state: str, *, waits_since: datetime | None, last: Decision | None) -
     """Return since when the state holds; when pods finish is not kept."""
     if state == "finished":
         return None
-    return waits_since if state == "waiting" and waits_since is not None else _decided_at(last)
+    return waits_since if state in {"waiting", "degraded"} and waits_since is not None else _decided_at(last)
 
 
 def _decided_at(last: Decision | None) -> datetime | None:

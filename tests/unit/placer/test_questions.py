@@ -17,6 +17,7 @@ from services.core.decisions import (
     Committed,
     Decision,
     DecisionEvent,
+    Degraded,
     OpenMember,
     Proposed,
     Refused,
@@ -217,6 +218,27 @@ def test_gang_that_failed_says_why(event: DecisionEvent) -> None:
     room.end(decision, event)
     found = room.explain()
     assert (found.state, found.reasons) == ("waiting", (STALE,))
+
+
+def test_gang_that_lost_a_member_is_degraded() -> None:
+    """It is said as such, with why, and since when it was told; and no more once its members are back."""
+    room = Room(node(), *train())
+    decision, proposed = proposal_of(room)
+    bound = [replace(item, node=NodeName("n1")) for item in members("train", count=2)]
+    room.show(*bound)
+    room.end(decision, Committed(members=proposed.assignments))
+    lost = deleted(bound[1])
+    room.revision += 1
+    room.decider.observe_change(lost, revision=room.revision, at=room.now)
+    room.decide()
+    (told,) = room.decide()
+    assert isinstance(told.event, Degraded)
+    found = room.explain()
+    assert (found.state, found.placed, found.since) == ("degraded", 1, told.decided_at)
+    assert ReasonCode.QUORUM_LOST in codes_of(found)
+    room.show(bound[1])
+    room.decide()
+    assert room.explain().state == "running"
 
 
 def test_gang_that_is_gone() -> None:
