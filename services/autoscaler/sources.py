@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import Queues, SourceFailed
 from services.core.metric_readings import NEVER_READ, Known, MetricKey, Reading, SourceState, Unknown, reading_of
@@ -17,6 +19,9 @@ AFTER_HINT_S = (0.02, 0.08, 0.2)
 Further hints wait until these are over, so that a stream which is busy with other consumers' messages costs ten
 readings a second and not one for each message.
 """
+
+FIRST_RETRY_S = 0.5
+"""Longest pause before the first new attempt to listen; it doubles up to the interval of the readings."""
 
 ALMOST = 0.9
 """Of an interval: timers are not exact."""
@@ -94,16 +99,20 @@ class SourceWatch:
             return Unknown(why=str(error))
 
     async def _listen(self) -> None:
+        # Why it fails is said by the readings already; they go on without hints. After an outage hints come soon again.
+        patient = AsyncRetrying(
+            wait=wait_random_exponential(multiplier=FIRST_RETRY_S, max=self.interval_s),
+            retry=retry_if_exception_type(SourceFailed),
+            sleep=self.clock.sleep,
+        )
         while True:
             await self._until(is_asleep=True)
-            try:
-                async with self.queues.listening(self.source, hint=self._hinted.set):
-                    # Something may have come before anybody listened.
-                    self._hinted.set()
-                    await self._until(is_asleep=False)
-            except SourceFailed:
-                # Said by the readings already; they go on without hints.
-                await self.clock.sleep(self.interval_s)
+            async for attempt in patient:
+                with attempt:
+                    async with self.queues.listening(self.source, hint=self._hinted.set):
+                        # Something may have come before anybody listened.
+                        self._hinted.set()
+                        await self._until(is_asleep=False)
 
     async def _until(self, *, is_asleep: bool) -> None:
         while bool(self._sleepers) is not is_asleep:

@@ -111,6 +111,12 @@ class BusJournal:
         self._versions.pop(transaction, None)
         self._unsure.discard(transaction)
 
+    def forget(self, transaction: TransactionId) -> None:
+        """Give a transaction up that the stream knows no longer: its entry is nobody's, and tidied as such."""
+        self._entries.hide(transaction)
+        self._versions.pop(transaction, None)
+        self._unsure.discard(transaction)
+
     async def tidy(self, *, has_ended: Callable[[TransactionState], bool]) -> None:
         """Remove what a predecessor left of ended transactions, and show what is open."""
         stream = self._bus.follow(TRANSACTIONS_STREAM.name, subjects=TRANSACTIONS_STREAM.subjects)

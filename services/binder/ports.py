@@ -123,4 +123,7 @@ class Journal(Protocol):
         """Keep what the transaction is about to do. Raises Superseded where somebody else took it over."""
 
     async def remove(self, transaction: TransactionId) -> None:
-        """Forget a transaction that has ended in the stream."""
+        """Remove the entry of a transaction that has ended in the stream."""
+
+    def forget(self, transaction: TransactionId) -> None:
+        """Give up a transaction that the stream knows no longer; its entry stays, for the sweep to judge."""

@@ -1,6 +1,7 @@
 """All transactions in hand: one task each, a bounded number at once, in the order of their proposals."""
 
 import asyncio
+from functools import partial
 
 from services.binder.journal import Superseded
 from services.binder.places import Place
@@ -62,6 +63,8 @@ class Transactions:
         for transaction, task in list(self._tasks.items()):
             if ledger.transaction(transaction) is None and not ledger.has_ended(transaction):
                 _log.warning("transaction.lost", transaction=transaction, detail="the stream knows it no longer")
+                # Once it is over: until then it may hold its entry.
+                task.add_done_callback(partial(self._forget, transaction))
                 task.cancel()
         for open_one in ledger.open():
             run = self._runs.get(open_one.id)
@@ -69,6 +72,9 @@ class Transactions:
                 self._take_up(open_one, is_resumed=True)
             else:
                 run.propose(open_one.proposal)
+
+    def _forget(self, transaction: TransactionId, _task: asyncio.Task[None]) -> None:
+        self._tools.journal.forget(transaction)
 
     async def stand_down(self) -> None:
         """Give everything up, in the middle of whatever it is, and take nothing new until it is taken over again."""

@@ -189,8 +189,12 @@ class LateJournal:
             await self._journal.write(transaction)
 
     async def remove(self, transaction: TransactionId) -> None:
-        """Forget."""
+        """Remove."""
         await self._journal.remove(transaction)
+
+    def forget(self, transaction: TransactionId) -> None:
+        """Give up."""
+        self._journal.forget(transaction)
 
 
 async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journal_late: bool = False) -> None:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from services.runtime.bus import Bus, BusUnavailable, StaleWrite
 from services.runtime.embedded_nats import EmbeddedNats
 from services.runtime.health import Readiness
 from tests.contract.bus.sides import Reader, reading
+from tests.e2e.waiting import until
 
 pytest_plugins = ("tests.nats_server",)
 
@@ -89,6 +91,16 @@ async def test_reading_resumes_after_a_long_outage(nats_server: EmbeddedNats, bu
         await until(lambda: readiness.is_ready, what="ready again")
 
 
+async def until_stopped(pid: int) -> None:
+    """Wait until no thread of a process runs: the signal comes to each in its own time."""
+    states = Path(f"/proc/{pid}/task")
+
+    def is_stopped() -> bool:
+        return all((one / "stat").read_text().rpartition(")")[2].split()[0] == "T" for one in states.iterdir())
+
+    await until(is_stopped, what=f"process {pid} is stopped")
+
+
 async def test_reading_resumes_after_a_server_that_hung(nats_server: EmbeddedNats, bus: Bus) -> None:
     """The connection stands, but nothing answers; silence is noticed, and nothing is missing afterwards."""
     await write(bus, text="before")
@@ -97,6 +109,7 @@ async def test_reading_resumes_after_a_server_that_hung(nats_server: EmbeddedNat
         assert nats_server.pid is not None
         os.kill(nats_server.pid, signal.SIGSTOP)
         try:
+            await until_stopped(nats_server.pid)
             with pytest.raises(BusUnavailable):
                 await write(bus, text="lost answer")
         finally:

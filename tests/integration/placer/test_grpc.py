@@ -190,7 +190,10 @@ async def test_group_and_pod_of_one_name_are_told_apart(mind: Mind, placer: Plac
         (b"kind: PodList", "PodList: expected a list of objects in items"),
         (b"kind: Pod\nmetadata: {name: w, namespace: a}\nspec: 7", "pod a/w: spec: expected an object, got 7"),
         (b"kind: Pod\nmetadata: abc\n", "metadata: expected an object, got 'abc'"),
-        (b"kind: Pod\nmetadata: {name: a/b}\nspec: {}", "metadata.name: expected a name without '/', got 'a/b'"),
+        (
+            b"kind: Pod\nmetadata: {name: a/b}\nspec: {}",
+            "metadata.name: expected a name without spaces, slashes and wildcards, got 'a/b'",
+        ),
         (
             b"kind: Pod\nmetadata: {name: w, namespace: a}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}",
             "pod a/w: spec.containers[0].resources.requests.cpu",

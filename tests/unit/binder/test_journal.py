@@ -147,6 +147,19 @@ async def test_what_is_left_of_ended_transactions_is_removed(bus: FakeBus) -> No
     assert [one.id for one in second.entries.open()] == ["t2"]
 
 
+async def test_the_entry_of_a_transaction_that_was_given_up_is_tidied(bus: FakeBus) -> None:
+    """While it is worked on it is left alone; once it is nobody's it goes, and is shown no longer."""
+    binder = Process(bus)
+    await binder.journal.take(T1)
+    await binder.journal.write(state())
+    await binder.journal.tidy(has_ended=lambda _entry: True)
+    assert [one.id for one in entries(bus)] == [T1]
+    binder.journal.forget(T1)
+    assert not binder.entries.open()
+    await binder.journal.tidy(has_ended=lambda _entry: True)
+    assert entries(bus) == []
+
+
 async def test_an_entry_that_is_too_large_leaves_the_one_before(bus: FakeBus) -> None:
     """It is counted, and nothing waits for it."""
     process = Process(bus)
