@@ -16,7 +16,6 @@ from services.runtime.bus import Bus, BusUnavailable, StaleWrite
 from services.runtime.embedded_nats import EmbeddedNats
 from services.runtime.health import Readiness
 from tests.contract.bus.sides import Reader, reading
-from tests.e2e.waiting import until
 
 pytest_plugins = ("tests.nats_server",)
 
