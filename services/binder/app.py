@@ -236,6 +236,7 @@ class _Service:
     def _sweeper(self, tools: Tools, *, journal: BusJournal) -> Sweeper:
         return Sweeper(
             KubePods(self._calls, clock=self._runtime.clock),
+            fences=tools.writer,
             world=self._world,
             follower=self._follower,
             publisher=tools.publisher,

@@ -8,7 +8,7 @@ as a whole.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from services.binder.following import Follower
@@ -17,10 +17,12 @@ from services.binder.ports import Manifest, NoAnswer
 from services.binder.publishing import Publisher
 from services.binder.world import World
 from services.core.decisions import Decision
-from services.core.objects import Kind, Pod, TransactionId, Uid
+from services.core.objects import Kind, NodeName, Pod, TransactionId, Uid
+from services.core.reasons import Reason
 from services.core.reduce import MalformedObject, reduce
 from services.core.sweeping import Leftover, leftovers
 from services.core.transaction_state import TransactionState
+from services.core.transaction_values import Reading, Target
 from services.runtime.clock import Clock
 from services.runtime.log import get
 
@@ -32,6 +34,15 @@ class BoundPods(Protocol):
 
     def bound(self) -> AsyncIterator[Manifest]:
         """Yield the pods of our scheduler that have a node, of all namespaces. Raises NoAnswer."""
+
+
+class Fences(Protocol):
+    """Changes pods, so that late copies of earlier writes to them fail."""
+
+    async def fence(
+        self, namespace: str, *, transaction: TransactionId, targets: Sequence[Target], tell: Callable[[Reason], None]
+    ) -> dict[Uid, Reading]:
+        """Change the pods, waiting for the API server as long as it takes, and return what they are now."""
 
 
 class TidyJournal(Protocol):
@@ -48,6 +59,7 @@ class Sweeper:
         self,
         api: BoundPods,
         *,
+        fences: Fences,
         world: World,
         follower: Follower,
         publisher: Publisher,
@@ -59,6 +71,7 @@ class Sweeper:
     ) -> None:
         """Keep the parts."""
         self._api = api
+        self._fences = fences
         self._world = world
         self._follower = follower
         self._publisher = publisher
@@ -104,6 +117,12 @@ class Sweeper:
         live = await self._live() if is_live else followed
         self._is_owed = False
         found = leftovers(world.cluster, world.ledger, live=live) if self._follower.is_cluster_ready else ()
+        if found:
+            # Bindings of a binder that is dead may still be on their way; what lands before the fence is seen here.
+            for one in found:
+                await self._fence_unbound(one, live=live)
+            live = await self._live()
+            found = leftovers(world.cluster, world.ledger, live=live)
         for one in found:
             await self._open_again(one)
         reopened = {one.transaction for one in found}
@@ -122,6 +141,19 @@ class Sweeper:
             if isinstance(pod, Pod) and pod.node:
                 found[pod.metadata.uid] = pod
         return found
+
+    async def _fence_unbound(self, leftover: Leftover, *, live: Mapping[Uid, Pod]) -> None:
+        """Change the members that are not bound, so that no late binding of the lost transaction is accepted."""
+        gang = self._world.cluster.gang(leftover.gang)
+        targets = [
+            Target(
+                pod=pod.metadata.name, uid=pod.metadata.uid, node=NodeName(""), version=pod.metadata.resource_version
+            )
+            for pod in (() if gang is None else gang.open)
+            if pod.metadata.uid not in live
+        ]
+        namespace = leftover.gang.split("/")[1]
+        await self._fences.fence(namespace, transaction=leftover.transaction, targets=targets, tell=_tell)
 
     async def _open_again(self, leftover: Leftover) -> None:
         world, now = self._world, self._clock.now()
@@ -160,3 +192,7 @@ class Sweeper:
         finally:
             waiting.cancel()
             nudged.cancel()
+
+
+def _tell(problem: Reason) -> None:
+    _log.warning("sweep.fence_waits", problem=problem.message)
