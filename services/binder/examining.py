@@ -13,7 +13,7 @@ from services.binder.metrics import BinderMetrics
 from services.binder.ports import Manifest, NoAnswer, PodApi
 from services.binder.world import World
 from services.contracts.policy_file import PolicySource
-from services.core.objects import NodeName
+from services.core.objects import NodeName, namespace_of
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction_check import allows_delete, misfits_of, placed_beside
 from services.core.transaction_sharing import collisions
@@ -86,7 +86,7 @@ class Examiner:
 
         Where that does not come, as without a watcher, nothing is known, and nothing is taken back.
         """
-        namespace = state.gang.split("/")[1]
+        namespace = namespace_of(state.gang)
         limit = self._clock.now() + RECHECK_PATIENCE
 
         def are_seen() -> bool:
@@ -120,7 +120,7 @@ class Examiner:
         async for attempt in patient:
             with attempt:
                 try:
-                    return dict(await self._api.read(state.gang.split("/")[1], names=names))
+                    return dict(await self._api.read(namespace_of(state.gang), names=names))
                 except NoAnswer as error:
                     tell(Reason(code=ReasonCode.API_UNAVAILABLE, message=str(error), count=1))
                     raise

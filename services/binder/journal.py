@@ -108,11 +108,10 @@ class BusJournal:
         self._entries.hide(transaction)
         with contextlib.suppress(Superseded):
             await self._store(transaction, data=b"", is_removal=True)
-        self._versions.pop(transaction, None)
-        self._unsure.discard(transaction)
+        self.forget(transaction)
 
     def forget(self, transaction: TransactionId) -> None:
-        """Give a transaction up that the stream knows no longer: its entry is nobody's, and tidied as such."""
+        """Give a transaction up: what is left of its entry is not ours, and may be tidied as such."""
         self._entries.hide(transaction)
         self._versions.pop(transaction, None)
         self._unsure.discard(transaction)

@@ -126,4 +126,4 @@ class Journal(Protocol):
         """Remove the entry of a transaction that has ended in the stream."""
 
     def forget(self, transaction: TransactionId) -> None:
-        """Give up a transaction that the stream knows no longer; its entry stays, for the sweep to judge."""
+        """Give up a transaction, however it ended here; an entry that is left stays, for the sweep to judge."""

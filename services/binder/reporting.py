@@ -18,7 +18,7 @@ from services.binder.ports import NoAnswer, StatusApi
 from services.binder.world import World
 from services.core.decisions import Decision
 from services.core.membership import reference_to
-from services.core.objects import GangId, kind_of
+from services.core.objects import GangId, kind_of, namespace_of
 from services.core.transaction_answers import ApiAnswer, Meaning, meaning_of
 from services.core.transaction_reports import (
     ConditionWrite,
@@ -153,7 +153,7 @@ class Reporter:
         self._unpermitted.pop(last.gang, None)
         if last.revision:
             await self._follower.wait_for_revision(last.revision, until=self._clock.now() + PATIENCE)
-        namespace = last.gang.split("/")[1]
+        namespace = namespace_of(last.gang)
         if last.of_members is not None:
             await self._show_on_members(last, last.of_members, namespace=namespace)
         group = await self._group(last.gang, namespace=namespace)
@@ -209,7 +209,7 @@ class Reporter:
         cluster = self._world.cluster
         found = cluster.gang(gang)
         pods = () if found is None else (*found.open, *found.placed)
-        namespace = gang.split("/")[1]
+        namespace = namespace_of(gang)
         owners = controllers_of(owner for pod in pods for owner in pod.metadata.owners)
         if found is not None and found.source is not None:
             # What people wrote, and not what its controller made of it, as the Jobs of a JobSet.

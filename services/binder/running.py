@@ -25,7 +25,7 @@ from services.binder.world import World
 from services.core.decisions import Decision, DecisionEvent, Proposed, Repairing
 from services.core.ledger import OpenTransaction
 from services.core.objections import refused
-from services.core.objects import Uid
+from services.core.objects import Uid, namespace_of
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction import Result, begin, due, handle
 from services.core.transaction_check import allows_delete, bound_to_nowhere, lost_members, placed_beside
@@ -388,4 +388,4 @@ class Run:
 
 
 def _namespace(state: TransactionState) -> str:
-    return state.gang.split("/")[1]
+    return namespace_of(state.gang)

@@ -17,7 +17,7 @@ from services.binder.ports import Manifest, NoAnswer
 from services.binder.publishing import Publisher
 from services.binder.world import World
 from services.core.decisions import Decision
-from services.core.objects import Kind, NodeName, Pod, TransactionId, Uid
+from services.core.objects import Kind, NodeName, Pod, TransactionId, Uid, namespace_of
 from services.core.reasons import Reason
 from services.core.reduce import MalformedObject, reduce
 from services.core.sweeping import Leftover, leftovers
@@ -152,7 +152,7 @@ class Sweeper:
             for pod in (() if gang is None else gang.open)
             if pod.metadata.uid not in live
         ]
-        namespace = leftover.gang.split("/")[1]
+        namespace = namespace_of(leftover.gang)
         await self._fences.fence(namespace, transaction=leftover.transaction, targets=targets, tell=_tell)
 
     async def _open_again(self, leftover: Leftover) -> None:

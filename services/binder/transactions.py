@@ -1,7 +1,6 @@
 """All transactions in hand: one task each, a bounded number at once, in the order of their proposals."""
 
 import asyncio
-from functools import partial
 
 from services.binder.journal import Superseded
 from services.binder.places import Place
@@ -63,8 +62,6 @@ class Transactions:
         for transaction, task in list(self._tasks.items()):
             if ledger.transaction(transaction) is None and not ledger.has_ended(transaction):
                 _log.warning("transaction.lost", transaction=transaction, detail="the stream knows it no longer")
-                # Once it is over: until then it may hold its entry.
-                task.add_done_callback(partial(self._forget, transaction))
                 task.cancel()
         for open_one in ledger.open():
             run = self._runs.get(open_one.id)
@@ -72,9 +69,6 @@ class Transactions:
                 self._take_up(open_one, is_resumed=True)
             else:
                 run.propose(open_one.proposal)
-
-    def _forget(self, transaction: TransactionId, _task: asyncio.Task[None]) -> None:
-        self._tools.journal.forget(transaction)
 
     async def stand_down(self) -> None:
         """Give everything up, in the middle of whatever it is, and take nothing new until it is taken over again."""
@@ -85,8 +79,8 @@ class Transactions:
     async def stop(self) -> None:
         """Take nothing new, let what is being written come to a definite answer, and leave the rest to a successor."""
         self._is_stopping = True
-        for run in list(self._runs.values()):
-            await run.rest()
+        # All at once: else those that wait for their turn would get it while the first is coming to its answer.
+        await asyncio.gather(*(run.rest() for run in self._runs.values()))
         for task in list(self._tasks.values()):
             task.cancel()
 
@@ -116,6 +110,8 @@ class Transactions:
             _log.warning("transaction.superseded", gang=transaction.gang, transaction=transaction.id, detail=str(error))
         finally:
             place.leave()
+            # However it came to this: an entry that is left is nobody's here, and the sweep may judge it.
+            self._tools.journal.forget(transaction.id)
             self._tools.metrics.open.dec()
             self._runs.pop(transaction.id, None)
             self._tasks.pop(transaction.id, None)

@@ -137,7 +137,7 @@ def orphans_of(gang: Gang) -> tuple[Pod, ...]:
 
 def timeout_of(gang: Gang, *, terms: DegradedTerms) -> timedelta:
     """Return for how long the gang is repaired ahead of others."""
-    text = _annotation(gang, DEGRADED_TIMEOUT_ANNOTATION)
+    text = gang.annotations.get(DEGRADED_TIMEOUT_ANNOTATION)
     try:
         return terms.timeout if text is None else parse_duration(text)
     except DurationError:
@@ -146,14 +146,17 @@ def timeout_of(gang: Gang, *, terms: DegradedTerms) -> timedelta:
 
 def policy_of(gang: Gang, *, terms: DegradedTerms) -> DegradedPolicy:
     """Return what happens to the gang then."""
-    text = _annotation(gang, DEGRADED_POLICY_ANNOTATION)
+    text = gang.annotations.get(DEGRADED_POLICY_ANNOTATION)
     return DegradedPolicy(text) if text in set(DegradedPolicy) else terms.policy
 
 
 def terms_reasons(gang: Gang) -> tuple[Reason, ...]:
     """Return what is wrong with the gang's annotations about this; empty where nothing is."""
     found: list[tuple[str, str]] = []
-    policy, timeout = _annotation(gang, DEGRADED_POLICY_ANNOTATION), _annotation(gang, DEGRADED_TIMEOUT_ANNOTATION)
+    policy, timeout = (
+        gang.annotations.get(DEGRADED_POLICY_ANNOTATION),
+        gang.annotations.get(DEGRADED_TIMEOUT_ANNOTATION),
+    )
     if policy is not None and policy not in set(DegradedPolicy):
         found.append((DEGRADED_POLICY_ANNOTATION, f"expected keep or release, got {policy[:64]!r}"))
     if timeout is not None:
@@ -190,7 +193,3 @@ def _rejection_reasons(pods: Iterable[Pod]) -> tuple[Reason, ...]:
 
 MAX_REJECTIONS_TOLD = 5
 """Rejections that one message names."""
-
-
-def _annotation(gang: Gang, name: str) -> str | None:
-    return gang.annotations.get(name)

@@ -25,7 +25,7 @@ from services.core.gang_sizes import oldest_of, size_of, stated_count
 from services.core.gang_topology import NOTHING_STATED, StatedTopology, topology_of
 from services.core.membership import COMPLETION_INDEX_LABEL, Membership, Source, Standing, named_gang
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import GangId, GroupSource, Job, Pod, PodGroup, Uid
+from services.core.objects import GangId, GroupSource, Job, Pod, PodGroup, Uid, namespace_of
 
 MAX_MEMBERS = 4096
 """Members of one gang; above it the gang waits with GangTooLarge."""
@@ -158,7 +158,7 @@ def assemble(
     }
     return Gang(
         id=gang,
-        namespace=gang.split("/")[1],
+        namespace=namespace_of(gang),
         min_count=size.needed,
         priority=group.priority if group is not None else max((pod.priority for pod in ordered), default=0),
         created_at=_created_at(declaration, pods=(*ordered, *unverified)),

@@ -13,7 +13,7 @@ NamespaceLabels = Mapping[str, Mapping[str, str]]
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Tell whether a selector selects something with these labels; None selects nothing, an empty one everything."""
-    return selector is not None and all(_holds(one, labels) for one in selector.requirements)
+    return selector is not None and all(requirement_holds(one, labels) for one in selector.requirements)
 
 
 def means(term: PodTerm, *, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
@@ -43,7 +43,8 @@ def _selectors(rules: PodRules) -> Iterable[LabelSelector | None]:
     yield from (one.term.selector for one in rules.preferred_pods)
 
 
-def _holds(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
+def requirement_holds(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
+    """Tell whether labels meet a requirement of a label selector, which knows no comparison of numbers."""
     found = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from services.core.constraints import NodeRequirement, NodeSelectorTerm, Taint, Toleration, WeightedNodeTerm
+from services.core.labels import requirement_holds
 from services.core.names import OWNED_TAINT
 from services.core.objects import Node, Pod
 from services.core.reasons import ReasonCode
@@ -200,24 +201,14 @@ def _term_holds(term: NodeSelectorTerm, *, labels: Mapping[str, str], name: str)
 
 
 def _requirement_holds(requirement: NodeRequirement, *, values: Mapping[str, str]) -> bool:
+    if requirement.operator not in {"Gt", "Lt"}:
+        return requirement_holds(requirement, values)
     found = values.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return found is not None and found in requirement.values
-        case "NotIn":
-            return found is None or found not in requirement.values
-        case "Exists":
-            return found is not None
-        case "DoesNotExist":
-            return found is None
-        case "Gt" | "Lt":
-            left = None if found is None else _integer(found)
-            right = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
-            if left is None or right is None:
-                return False
-            return left > right if requirement.operator == "Gt" else left < right
-        case _:
-            return False
+    left = None if found is None else _integer(found)
+    right = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+    if left is None or right is None:
+        return False
+    return left > right if requirement.operator == "Gt" else left < right
 
 
 def _integer(text: str) -> int | None:

@@ -19,6 +19,12 @@ GangId = NewType("GangId", str)
 """`<kind>/<namespace>/<name>`."""
 TransactionId = NewType("TransactionId", str)
 
+
+def namespace_of(gang: GangId) -> str:
+    """Return the namespace of a gang."""
+    return gang.split("/")[1]
+
+
 EPOCH_START = datetime.fromtimestamp(0, tz=UTC)
 """Stands for a missing timestamp, so that times always compare."""
 

@@ -64,7 +64,7 @@ def try_gang(
 
 def settings_reasons(gang: Gang) -> tuple[Reason, ...]:
     """Return what is wrong with the gang's annotations; empty where nothing is."""
-    text = _annotation(gang, REPAIR_WINDOW_ANNOTATION)
+    text = gang.annotations.get(REPAIR_WINDOW_ANNOTATION)
     if text is None:
         return ()
     try:
@@ -89,15 +89,10 @@ def size_reasons(gang: Gang) -> tuple[Reason, ...]:
 
 def repair_window(gang: Gang, *, default: timedelta) -> timedelta:
     """Return how long failed members of the gang are re-placed before it is undone."""
-    text = _annotation(gang, REPAIR_WINDOW_ANNOTATION)
+    text = gang.annotations.get(REPAIR_WINDOW_ANNOTATION)
     if text is None:
         return default
     try:
         return parse_duration(text)
     except DurationError:
         return default
-
-
-def _annotation(gang: Gang, name: str) -> str | None:
-    """Return an annotation of whatever declares the gang."""
-    return gang.annotations.get(name)

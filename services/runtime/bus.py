@@ -24,6 +24,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from services.runtime.health import Readiness
 from services.runtime.log import get
+from services.runtime.nats_connection import LASTING, servers_of
 from services.runtime.pulling import Puller, Silence
 from services.runtime.stream_definition import StreamDefinition, configuration_of
 
@@ -86,7 +87,7 @@ class Bus:
 
     def __init__(self, *, url: str, name: str, readiness: Readiness) -> None:
         """Keep what `connect` needs; nothing is opened yet. `url` may be several, separated by commas."""
-        self._urls = [one.strip() for one in url.split(",") if one.strip()]
+        self._urls = servers_of(url)
         self._shown = _PASSWORD.sub("", ", ".join(self._urls))
         self._name = name
         self._readiness = readiness
@@ -117,12 +118,8 @@ class Bus:
             await self._client.connect(
                 servers=self._urls,
                 name=self._name,
-                max_reconnect_attempts=-1,
-                allow_reconnect=True,
-                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # the library sleeps for it; fractions work
-                connect_timeout=2,
+                **LASTING,
                 ping_interval=3,
-                max_outstanding_pings=2,
                 pending_size=64 * 2**20,
                 error_cb=self._on_error,
                 disconnected_cb=self._on_disconnected,

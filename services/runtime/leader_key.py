@@ -31,6 +31,7 @@ from services.runtime.election import (
     Unanswered,
     Vacant,
 )
+from services.runtime.nats_connection import LASTING, servers_of
 
 BUCKET = "phalanx_leaders"
 MARKER_TTL_S = 60.0
@@ -58,7 +59,7 @@ class LeaderKey:
         monotonic: Callable[[], float],
     ) -> None:
         """Keep what `open` needs."""
-        self._urls = [one.strip() for one in url.split(",") if one.strip()]
+        self._urls = servers_of(url)
         self._subject = leader_subject(service)
         self._name = f"phalanx-{service}/{instance}/leadership"
         self._instance = instance
@@ -79,12 +80,8 @@ class LeaderKey:
                 await self._client.connect(
                     servers=self._urls,
                     name=self._name,
-                    max_reconnect_attempts=-1,
-                    allow_reconnect=True,
-                    reconnect_time_wait=0.2,  # type: ignore[arg-type]  # the library sleeps for it; fractions work
-                    connect_timeout=2,
+                    **LASTING,
                     ping_interval=1,
-                    max_outstanding_pings=2,
                     error_cb=_ignored,
                 )
 

@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from services.core.decisions import RolledBack
-from tests.chaos.burst import LARGE, bound, holding, passes
+from tests.chaos.burst import LARGE, Burst, bound, holding, passes
 from tests.chaos.gangs import HOPELESS, Scenario, refuse_some, submit
+from tests.chaos.nursery import Binder
 from tests.chaos.stage import Stage, binders, staged
 from tests.e2e.waiting import eventually
 from tests.kubernetes.fixtures import require_binaries
@@ -48,16 +49,7 @@ async def test_the_store_is_deleted_in_the_middle_of_a_burst(forgetful_stage: St
         async with binders(stage, is_reporting=False) as (binder,):
             await submit(stage, api, LARGE)
             await burst.is_in_the_middle(api, size=LARGE.size)
-            await stage.nats.kill()
-            shutil.rmtree(stage.nats._directory / "jetstream")
-            passes(stage)
-            if is_killed_too:
-                await binder.kill()
-            else:
-                burst.let_go()
-            await stage.nats.start()
-            if is_killed_too:
-                await stage.bear(is_elected=False)
+            await _lose_the_store(stage, burst, dying=binder if is_killed_too else None)
             await eventually(is_whole, what="the gang is whole again", timeout_s=HEAL_S)
             burst.let_go()
             assert set(await burst.landed()) == ({409} if is_killed_too else {201})
@@ -81,18 +73,23 @@ async def test_a_gang_that_cannot_be_completed_is_released_whole(
         async with binders(stage, is_reporting=False) as (binder,):
             await submit(stage, api, HOPELESS_BURST)
             await burst.is_in_the_middle(api, size=HOPELESS_BURST.size)
-            await stage.nats.kill()
-            shutil.rmtree(stage.nats._directory / "jetstream")
-            passes(stage)
-            if is_killed_too:
-                await binder.kill()
-            else:
-                burst.let_go()
-            await stage.nats.start()
-            if is_killed_too:
-                await stage.bear(is_elected=False)
+            await _lose_the_store(stage, burst, dying=binder if is_killed_too else None)
             await eventually(is_released, what="the gang is released", timeout_s=HEAL_S)
             burst.let_go()
             await burst.landed()
             assert await stage.checker.problems(api.namespace) == []
             assert await is_released()
+
+
+async def _lose_the_store(stage: Stage, burst: Burst, *, dying: Binder | None) -> None:
+    """Delete what NATS has stored, while a binder dies with bindings on their way, or lives and has them answered."""
+    await stage.nats.kill()
+    shutil.rmtree(stage.nats._directory / "jetstream")
+    passes(stage)
+    if dying is None:
+        burst.let_go()
+    else:
+        await dying.kill()
+    await stage.nats.start()
+    if dying is not None:
+        await stage.bear(is_elected=False)

@@ -22,6 +22,7 @@ from services.core.policy import JetStreamSource
 from services.runtime.backoff import connecting
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
+from services.runtime.nats_connection import LASTING, servers_of
 
 CONDITION = "metric sources"
 REQUEST_TIMEOUT_S = 5.0
@@ -37,7 +38,7 @@ class JetStreamQueues:
 
     def __init__(self, *, url: str, name: str, clock: Clock, readiness: Readiness) -> None:
         """Keep what connecting needs. `url` may be several, separated by commas."""
-        self._urls = [one.strip() for one in url.split(",") if one.strip()]
+        self._urls = servers_of(url)
         self._name = name
         self._clock = clock
         self._readiness = readiness
@@ -60,11 +61,8 @@ class JetStreamQueues:
                 await self._client.connect(
                     servers=self._urls,
                     name=self._name,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.2,  # type: ignore[arg-type]  # the library sleeps for it; fractions work
-                    connect_timeout=2,
+                    **LASTING,
                     ping_interval=3,
-                    max_outstanding_pings=2,
                     error_cb=self._on_error,
                     reconnected_cb=self._on_reconnected,
                 )

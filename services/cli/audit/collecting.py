@@ -55,9 +55,6 @@ async def _reading(client: KubeClient, source: Source, *, tell: Tell) -> Reading
 
 
 async def _read(client: KubeClient, source: Source, *, tell: Tell) -> Reading:
-    if source.key == "groups":
-        document = (await client.request_ok("GET", source.path)).json()
-        return Reading(state=State.READ, items=tuple(document.get("groups") or ()))
     if source.form is Form.LIST:
         return await _list(client, source, tell=tell)
     reply = await client.request_ok("GET", source.path, accept=source.accept)

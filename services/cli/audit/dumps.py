@@ -138,7 +138,7 @@ def _sort(manifest: Manifest, *, found: dict[str, list[Manifest]], versions: dic
     if "gitVersion" in manifest:
         found["version"] = [manifest]
     elif kind == "APIGroupList":
-        found["groups"] = list(manifest.get("groups") or ())
+        found["groups"] = [manifest]
     elif kind.endswith("List"):
         kind = kind.removesuffix("List")
         for source in _sources_of(kind, api_version=api_version):

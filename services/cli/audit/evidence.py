@@ -71,7 +71,8 @@ class Evidence:
         """Versions of each API group that the server serves."""
         return {
             str(group.get("name")): frozenset(str(one.get("version")) for one in group.get("versions") or ())
-            for group in self.items("groups")
+            for document in self.items("groups")
+            for group in document.get("groups") or ()
         }
 
     @cached_property

@@ -34,7 +34,7 @@ class Source:
     """One thing to read.
 
     `versions` are tried in order, and the first that is served counts. `keep` are dotted paths; empty keeps all.
-    `query` narrows a list. A source that `is_optional` is no gap when it cannot be read.
+    `query` narrows a list.
     """
 
     key: str
@@ -49,7 +49,6 @@ class Source:
     accept: str = ""
     query: Mapping[str, str] | None = None
     keep: tuple[str, ...] = ()
-    is_optional: bool = False
 
     def path_in(self, version: str) -> str:
         """Return the request path in one API version."""
@@ -76,7 +75,7 @@ CERTIFICATES = "certificates.k8s.io"
 
 SOURCES: tuple[Source, ...] = (
     Source(key="version", form=Form.DOCUMENT, path="/version", about="version of the API server"),
-    Source(key="groups", form=Form.LIST, path="/apis", about="API groups and versions that are served"),
+    Source(key="groups", form=Form.DOCUMENT, path="/apis", about="API groups and versions that are served"),
     Source(key="metrics", form=Form.TEXT, path="/metrics", about="feature gates and use of deprecated APIs"),
     Source(
         key="flagz",
@@ -84,7 +83,6 @@ SOURCES: tuple[Source, ...] = (
         path="/flagz",
         accept="application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
         about="flags of the API server",
-        is_optional=True,
     ),
     _list(
         "nodes",
@@ -142,7 +140,6 @@ SOURCES: tuple[Source, ...] = (
         group="events.k8s.io",
         resource="events",
         namespace="default",
-        is_optional=True,
         about="what kube-proxies said when they started, kept for an hour",
         keep=(*_META, "reason", "regarding", "note"),
     ),

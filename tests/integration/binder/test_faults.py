@@ -445,22 +445,40 @@ async def test_a_new_binder_finishes_an_undo(scene: Scene) -> None:
     assert len(scene.endings()) == 1
 
 
-async def test_transactions_wait_for_their_turn_and_a_stop_does_not_wait_for_them(scene: Scene) -> None:
+async def test_a_stop_begins_none_of_the_transactions_that_wait_for_their_turn(scene: Scene) -> None:
     """One at a time: the second begins when the first has ended, and nothing is lost by a stop in between."""
     one = scene.gang("one", size=1)
     scene.pods("one", size=1)
     two = scene.gang("two", size=1)
     scene.pods("two", size=1)
     first = await ready(scene, await scene.start_binder(max_transactions=1))
+    hold = scene.sandbox.faults.add(Match(method="POST", path="/pods/one-0/binding$"), Action(hold=True), nth=2)
+    await scene.propose(one, {"one-0": "node-001"}, transaction="t1")
+    await hold.wait_used()
+    await scene.propose(two, {"two-0": "node-001"}, transaction="t2")
+    await scene.until(lambda: first.count("phalanx_transactions_open") == 2)
+    stop = asyncio.create_task(first.stop())
+    await scene.until(first.runtime.stopping.is_set)
+    hold.release()
+    await stop
+    assert scene.bound() == {"one-0": "node-001"}
+    await scene.start_binder(max_transactions=1)
+    await scene.decision(Committed, transaction="t1")
+    await scene.decision(Committed, transaction="t2")
+
+
+async def test_a_transaction_that_waits_for_another_placement_keeps_nobody_from_its_turn(scene: Scene) -> None:
+    """One at a time, and the first is being repaired: the second is bound meanwhile, the first after it."""
+    one = scene.gang("one", size=1)
+    scene.pods("one", size=1)
+    two = scene.gang("two", size=1)
+    scene.pods("two", size=1)
+    await ready(scene, await scene.start_binder(max_transactions=1))
     refuse(scene, "one-0")
     await scene.propose(one, {"one-0": "node-001"}, transaction="t1")
     repairing = await scene.decision(Repairing, transaction="t1")
     await scene.propose(two, {"two-0": "node-001"}, transaction="t2")
-    await scene.until(lambda: first.count("phalanx_transactions_open") == 2)
-    await first.stop()
-    assert scene.bound() == {}
+    await scene.decision(Committed, transaction="t2")
     scene.sandbox.faults.clear()
-    await scene.start_binder(max_transactions=1)
     await scene.answer(repairing, gang=one, nodes={"one-0": "node-002"}, transaction="t1")
     await scene.decision(Committed, transaction="t1")
-    await scene.decision(Committed, transaction="t2")

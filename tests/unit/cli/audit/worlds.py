@@ -37,7 +37,7 @@ def world(**sources: Any) -> Evidence:
 def served(*versions: str) -> tuple[Manifest, ...]:
     """Return API groups in which scheduling.k8s.io has these versions, v1 and v1beta1 if none is given."""
     given = versions or ("v1", "v1beta1")
-    return ({"name": "scheduling.k8s.io", "versions": [{"version": one} for one in given]},)
+    return ({"groups": [{"name": "scheduling.k8s.io", "versions": [{"version": one} for one in given]}]},)
 
 
 def gates(**states: int) -> str:
