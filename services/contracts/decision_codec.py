@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
+from services.contracts.allocation_codec import decode_allocations, encode_allocations
 from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.pb.placement.v1 import decision_pb2 as pb
 from services.contracts.pb.placement.v1 import reason_pb2
@@ -230,6 +231,7 @@ def encode_proposed(event: core.Proposed) -> pb.Proposed:
         release=event.is_release,
         warnings=encode_reasons(event.warnings),
         reopened=event.is_reopened,
+        claims=encode_allocations(event.claims),
     )
 
 
@@ -246,6 +248,7 @@ def decode_proposed(message: pb.Proposed) -> core.Proposed:
         is_release=message.release,
         warnings=decode_reasons(message.warnings),
         is_reopened=message.reopened,
+        claims=decode_allocations(message.claims),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from services.core.allocations import ClaimAllocation
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason
 
@@ -47,6 +48,8 @@ class Proposed:
     warnings: tuple[Reason, ...] = ()
     #: The transaction was begun before, and nobody knew of it any more: its members may be bound.
     is_reopened: bool = False
+    #: The devices of the members' claims, allocated before anybody is bound.
+    claims: tuple[ClaimAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

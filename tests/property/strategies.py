@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from services.core import allocations as a
 from services.core import constraints as c
 from services.core import decisions as d
 from services.core import objects as o
@@ -199,6 +200,41 @@ CHANGES = st.one_of(
 
 REASONS = st.builds(Reason, code=st.sampled_from(ReasonCode), message=TEXT, count=COUNTS, subject=TEXT)
 ASSIGNMENTS = st.builds(d.Assignment, pod=NAMES, uid=TEXT, node=NAMES)
+ALLOCATIONS = st.builds(
+    a.ClaimAllocation,
+    ref=st.builds(a.ClaimRef, namespace=NAMES, name=TEXT, uid=TEXT, pod=TEXT, entry=TEXT),
+    consumers=_tuples(TEXT),
+    results=_tuples(
+        st.builds(
+            a.DeviceResult,
+            request=TEXT,
+            driver=TEXT,
+            pool=TEXT,
+            device=TEXT,
+            is_admin=st.booleans(),
+            is_share=st.booleans(),
+            consumed=st.dictionaries(NAMES, TEXT, max_size=2).map(lambda found: tuple(sorted(found.items()))),
+            tolerations=_tuples(
+                st.builds(
+                    a.DeviceToleration,
+                    key=TEXT,
+                    operator=TEXT,
+                    value=TEXT,
+                    effect=TEXT,
+                    seconds=st.none() | COUNTS,
+                )
+            ),
+            binding_conditions=_tuples(TEXT),
+            binding_failure_conditions=_tuples(TEXT),
+        )
+    ),
+    node=NAMES,
+    node_selector_json=st.binary(max_size=20),
+    is_of_group=st.booleans(),
+    extended=_tuples(
+        st.builds(a.ExtendedRequest, name=TEXT, container=TEXT, resource=TEXT, device_class=TEXT, count=COUNTS)
+    ),
+)
 _EVENTS = st.one_of(
     st.builds(
         d.Proposed,
@@ -211,6 +247,8 @@ _EVENTS = st.one_of(
         repair_window=SPANS,
         is_release=st.booleans(),
         is_reopened=st.booleans(),
+        warnings=_tuples(REASONS),
+        claims=_tuples(ALLOCATIONS),
     ),
     st.builds(
         d.Waiting,

@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from services.contracts.pb.placement.v1 import allocation_pb2 as _allocation_pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -48,7 +49,7 @@ class Decision(_message.Message):
     def __init__(self, gang: _Optional[str] = ..., transaction: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., proposed: _Optional[_Union[Proposed, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., repairing: _Optional[_Union[Repairing, _Mapping]] = ..., degraded: _Optional[_Union[Degraded, _Mapping]] = ...) -> None: ...
 
 class Proposed(_message.Message):
-    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window", "release", "warnings", "reopened")
+    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window", "release", "warnings", "reopened", "claims")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +60,7 @@ class Proposed(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     REOPENED_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
     revision: int
     deadline: _timestamp_pb2.Timestamp
     min_count: int
@@ -69,7 +71,8 @@ class Proposed(_message.Message):
     release: bool
     warnings: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
     reopened: bool
-    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release: _Optional[bool] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., reopened: _Optional[bool] = ...) -> None: ...
+    claims: _containers.RepeatedCompositeFieldContainer[_allocation_pb2.ClaimAllocation]
+    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release: _Optional[bool] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., reopened: _Optional[bool] = ..., claims: _Optional[_Iterable[_Union[_allocation_pb2.ClaimAllocation, _Mapping]]] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("pod", "uid", "node")
