@@ -29,6 +29,7 @@ from services.core.objects import (
     WatchState,
     kind_of,
 )
+from services.core.pod_devices import ContainerResource, PodDevices
 
 GPU = "nvidia.com/gpu"
 NAMESPACE = "team-a"
@@ -109,6 +110,10 @@ def pod(
         "node": NodeName(node),
         "requests": {resource: amount for resource, amount in asked.items() if amount} | {"pods": 1},
     }
+    if gpus:
+        position = sorted(asked).index(GPU) - (not cpu) - (not memory)
+        used = ContainerResource(index=0, position=position, container="main", resource=GPU, amount=gpus)
+        values["devices"] = PodDevices(extended=(used,))
     return Pod(**values | fields)
 
 

@@ -6,6 +6,7 @@ from google.protobuf.message import DecodeError
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
 from services.contracts.pod_codec import fill_pod, read_pod
+from services.contracts.pod_devices_codec import decode_claims, encode_claims
 from services.contracts.storage_codec import (
     fill_csi_node,
     fill_storage_class,
@@ -201,6 +202,7 @@ def _fill_pod_group(event: pb.ClusterEvent, item: core.PodGroup) -> None:
             disrupts_all=item.disrupts_all,
             initially_scheduled=item.initially_scheduled,
             topology_keys=item.topology_keys,
+            claims=encode_claims(item.claims),
         )
     )
 
@@ -218,6 +220,7 @@ def _read_pod_group(metadata: Metadata, event: pb.ClusterEvent) -> core.PodGroup
         disrupts_all=group.disrupts_all,
         initially_scheduled=group.initially_scheduled,
         topology_keys=tuple(group.topology_keys),
+        claims=decode_claims(group.claims),
     )
 
 

@@ -1,11 +1,13 @@
 """Pods between the core's value and `phalanx.cluster.v1.Pod`."""
 
 from services.contracts.pb.cluster.v1 import cluster_pb2 as pb
+from services.contracts.pod_devices_codec import decode_devices, encode_devices
 from services.contracts.rules_codec import decode_rules, decode_term, encode_rules, encode_term
 from services.contracts.timestamps import from_timestamp, to_timestamp
 from services.core import objects as core
 from services.core.constraints import NO_RULES, Toleration
 from services.core.objects import Metadata
+from services.core.pod_devices import NO_DEVICES
 
 
 def fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
@@ -30,6 +32,7 @@ def fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
             started=item.has_started,
             unscheduled_reason=item.unscheduled_reason,
             rules=encode_rules(item.rules),
+            devices=None if item.devices == NO_DEVICES else encode_devices(item.devices),
             unreadable=item.unreadable,
             failure=item.failure,
             rejected_at=None if item.rejected_at is None else to_timestamp(item.rejected_at),
@@ -59,6 +62,7 @@ def read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
         has_started=pod.started,
         unscheduled_reason=pod.unscheduled_reason,
         rules=decode_rules(pod.rules) if pod.HasField("rules") else NO_RULES,
+        devices=decode_devices(pod.devices) if pod.HasField("devices") else NO_DEVICES,
         unreadable=pod.unreadable,
         failure=pod.failure,
         rejected_at=from_timestamp(pod.rejected_at) if pod.HasField("rejected_at") else None,

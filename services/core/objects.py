@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NewType
 
 from services.core.constraints import NO_RULES, NodeSelectorTerm, PodRules, Taint, Toleration
+from services.core.pod_devices import NO_DEVICES, PodClaim, PodDevices
 from services.core.quantities import Resources
 
 Uid = NewType("Uid", str)
@@ -118,6 +119,7 @@ class Pod:
     has_started: bool = False
     unscheduled_reason: str = ""
     rules: PodRules = NO_RULES
+    devices: PodDevices = NO_DEVICES
     unreadable: str = ""
     #: status.reason of a failed pod, and when its kubelet rejected it, where no container of it ever started.
     failure: str = ""
@@ -152,6 +154,8 @@ class PodGroup:
     disrupts_all: bool = False
     initially_scheduled: str = ""
     topology_keys: tuple[str, ...] = ()
+    #: spec.resourceClaims of the group: a pod with an equal entry shares the group's claim (KEP-5729).
+    claims: tuple[PodClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

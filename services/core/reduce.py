@@ -28,6 +28,7 @@ from services.core.manifests import (
 )
 from services.core.names import PREFIX, VOLCANO_GROUP_ANNOTATION
 from services.core.objects import EPOCH_START, Kind, KubernetesObject, Metadata, Owner, Uid
+from services.core.reduce_devices import reduce_claims
 from services.core.reduce_pod import reduce_pod, unreadable_pod
 from services.core.reduce_sources import (
     reduce_declared,
@@ -189,6 +190,7 @@ def _pod_group(metadata: Metadata, manifest: Mapping[str, Any]) -> core.PodGroup
         workload=text_at(workload, "workloadName", at="spec.workloadRef.workloadName"),
         template=text_at(workload, "templateName", at="spec.workloadRef.templateName"),
         topology_keys=_topology_keys(spec),
+        claims=reduce_claims(spec, status),
         disrupts_all=mapping_at(spec, "disruptionMode", at="spec.disruptionMode").get("all") is not None,
         initially_scheduled=text_at(
             condition(status, "PodGroupInitiallyScheduled"), "status", at="status.conditions[].status"

@@ -19,6 +19,7 @@ from services.core.membership import is_name, names_of_groups
 from services.core.objects import Metadata, NodeName, Pod
 from services.core.pod_requests import effective_requests
 from services.core.quantities import MAX_AMOUNT, PODS
+from services.core.reduce_devices import reduce_devices
 from services.core.reduce_rules import reduce_rules, required_node_terms
 
 _NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
@@ -58,6 +59,7 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
         unsupported=tuple(_unsupported(spec)),
         has_started=has_started,
         rules=reduce_rules(metadata, spec),
+        devices=reduce_devices(spec, status),
         failure=text_at(status, "reason", at="status.reason") if is_failed else "",
         rejected_at=time_at(status, "startTime", at="status.startTime") if is_failed and not has_started else None,
         unscheduled_reason=(

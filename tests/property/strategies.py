@@ -10,6 +10,7 @@ from services.core import allocations as a
 from services.core import constraints as c
 from services.core import decisions as d
 from services.core import objects as o
+from services.core import pod_devices as pd
 from services.core.quantities import MAX_AMOUNT
 from services.core.reasons import Reason, ReasonCode
 from tests import builders
@@ -72,6 +73,24 @@ _RULES = st.just(c.NO_RULES) | st.builds(
     claims=_tuples(st.builds(c.Claim, name=TEXT, is_ephemeral=st.booleans()), most=2),
     features=_tuples(TEXT, most=2),
 )
+_POD_CLAIMS = st.builds(pd.PodClaim, entry=TEXT, claim=TEXT, template=TEXT, is_unneeded=st.booleans())
+_POD_DEVICES = st.just(pd.NO_DEVICES) | st.builds(
+    pd.PodDevices,
+    claims=_tuples(_POD_CLAIMS, most=2),
+    extended=_tuples(
+        st.builds(
+            pd.ContainerResource,
+            index=COUNTS,
+            position=COUNTS,
+            container=TEXT,
+            resource=TEXT,
+            amount=st.integers(0, MAX_AMOUNT),
+            is_initial=st.booleans(),
+        ),
+        most=2,
+    ),
+    extended_claim=TEXT,
+)
 _DEVICE_KINDS = (
     o.Kind.RESOURCE_SLICE,
     o.Kind.RESOURCE_CLAIM,
@@ -119,6 +138,7 @@ _OBJECTS = st.one_of(
         has_started=st.booleans(),
         unscheduled_reason=TEXT,
         rules=_RULES,
+        devices=_POD_DEVICES,
         unreadable=TEXT,
         failure=TEXT,
         rejected_at=st.none() | MOMENTS,
@@ -135,6 +155,7 @@ _OBJECTS = st.one_of(
         disrupts_all=st.booleans(),
         initially_scheduled=TEXT,
         topology_keys=_tuples(TEXT),
+        claims=_tuples(_POD_CLAIMS, most=2),
     ),
     st.builds(o.Workload, metadata=METADATA, templates=_tuples(TEXT), controller_kind=TEXT, controller_name=TEXT),
     st.builds(

@@ -62,6 +62,7 @@ from services.core.objects import (
     WatchState,
     Workload,
 )
+from services.core.pod_devices import ContainerResource, PodClaim, PodDevices
 from services.core.reasons import Reason, ReasonCode
 
 MOMENT = datetime(2026, 3, 4, 5, 6, 7, 891011, tzinfo=UTC)
@@ -146,6 +147,16 @@ _POD = Pod(
     has_started=True,
     unscheduled_reason="Unschedulable",
 )
+_POD_DEVICES = PodDevices(
+    claims=(
+        PodClaim(entry="gpu", claim="w-0-gpu-x7k2p", template="one-gpu"),
+        PodClaim(entry="nothing", template="empty", is_unneeded=True),
+    ),
+    extended=(
+        ContainerResource(index=1, position=2, container="main", resource="nvidia.com/gpu", amount=2, is_initial=True),
+    ),
+    extended_claim="w-0-extended-resources-b4c8d",
+)
 _UNREADABLE = "spec.containers[0].resources.requests.cpu: expected a quantity such as 500m, 8 or 16Gi, got 'lots'"
 _GROUP = PodGroup(
     metadata=replace(_NAMESPACED, name="train"),
@@ -197,6 +208,7 @@ _OBJECTS: tuple[tuple[str, KubernetesObject | WatchState], ...] = (
     ("pod", _POD),
     ("podgroup", _GROUP),
     ("podgroup-topology", replace(_GROUP, topology_keys=("example.com/rack",))),
+    ("podgroup-claims", replace(_GROUP, claims=(PodClaim(entry="nics", claim="train-nics-x7k2p", template="nics"),))),
     (
         "workload",
         Workload(
@@ -283,6 +295,7 @@ CHANGES: Mapping[str, ClusterChange] = {
     **{f"cluster-{kind.value}-applied": Applied(object=_source(kind)) for kind in _SOURCE_KINDS},
     "cluster-node-features-applied": Applied(object=replace(_NODE, features=("RestartAllContainersOnContainerExits",))),
     "cluster-pod-rules-applied": Applied(object=replace(_POD, rules=_RULES, unreadable=_UNREADABLE)),
+    "cluster-pod-devices-applied": Applied(object=replace(_POD, unsupported=(), devices=_POD_DEVICES)),
     "cluster-pod-rejected-applied": Applied(
         object=replace(_POD, has_started=False, failure="OutOfcpu", rejected_at=MOMENT)
     ),

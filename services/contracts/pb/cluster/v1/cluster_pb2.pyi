@@ -139,7 +139,7 @@ class Taint(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable", "failure", "rejected_at")
+    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable", "failure", "rejected_at", "devices")
     class RequestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +172,7 @@ class Pod(_message.Message):
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     REJECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     scheduler_name: str
     group: str
     node: str
@@ -190,7 +191,46 @@ class Pod(_message.Message):
     unreadable: str
     failure: str
     rejected_at: _timestamp_pb2.Timestamp
-    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ..., failure: _Optional[str] = ..., rejected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    devices: PodDevices
+    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ..., failure: _Optional[str] = ..., rejected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Union[PodDevices, _Mapping]] = ...) -> None: ...
+
+class PodDevices(_message.Message):
+    __slots__ = ("claims", "extended", "extended_claim")
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[PodClaim]
+    extended: _containers.RepeatedCompositeFieldContainer[ContainerResource]
+    extended_claim: str
+    def __init__(self, claims: _Optional[_Iterable[_Union[PodClaim, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[ContainerResource, _Mapping]]] = ..., extended_claim: _Optional[str] = ...) -> None: ...
+
+class PodClaim(_message.Message):
+    __slots__ = ("entry", "claim", "template", "unneeded")
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    UNNEEDED_FIELD_NUMBER: _ClassVar[int]
+    entry: str
+    claim: str
+    template: str
+    unneeded: bool
+    def __init__(self, entry: _Optional[str] = ..., claim: _Optional[str] = ..., template: _Optional[str] = ..., unneeded: _Optional[bool] = ...) -> None: ...
+
+class ContainerResource(_message.Message):
+    __slots__ = ("index", "position", "container", "resource", "amount", "initial")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    AMOUNT_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    position: int
+    container: str
+    resource: str
+    amount: int
+    initial: bool
+    def __init__(self, index: _Optional[int] = ..., position: _Optional[int] = ..., container: _Optional[str] = ..., resource: _Optional[str] = ..., amount: _Optional[int] = ..., initial: _Optional[bool] = ...) -> None: ...
 
 class PodRules(_message.Message):
     __slots__ = ("affinity", "anti_affinity", "spread", "preferred_nodes", "preferred_pods", "host_ports", "disks", "claims", "features")
@@ -370,7 +410,7 @@ class Toleration(_message.Message):
     def __init__(self, key: _Optional[str] = ..., operator: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class PodGroup(_message.Message):
-    __slots__ = ("min_count", "is_gang", "priority", "workload", "template", "disrupts_all", "initially_scheduled", "priority_class", "topology_keys")
+    __slots__ = ("min_count", "is_gang", "priority", "workload", "template", "disrupts_all", "initially_scheduled", "priority_class", "topology_keys", "claims")
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
     IS_GANG_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +420,7 @@ class PodGroup(_message.Message):
     INITIALLY_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGY_KEYS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
     min_count: int
     is_gang: bool
     priority: int
@@ -389,7 +430,8 @@ class PodGroup(_message.Message):
     initially_scheduled: str
     priority_class: str
     topology_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, min_count: _Optional[int] = ..., is_gang: _Optional[bool] = ..., priority: _Optional[int] = ..., workload: _Optional[str] = ..., template: _Optional[str] = ..., disrupts_all: _Optional[bool] = ..., initially_scheduled: _Optional[str] = ..., priority_class: _Optional[str] = ..., topology_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    claims: _containers.RepeatedCompositeFieldContainer[PodClaim]
+    def __init__(self, min_count: _Optional[int] = ..., is_gang: _Optional[bool] = ..., priority: _Optional[int] = ..., workload: _Optional[str] = ..., template: _Optional[str] = ..., disrupts_all: _Optional[bool] = ..., initially_scheduled: _Optional[str] = ..., priority_class: _Optional[str] = ..., topology_keys: _Optional[_Iterable[str]] = ..., claims: _Optional[_Iterable[_Union[PodClaim, _Mapping]]] = ...) -> None: ...
 
 class Workload(_message.Message):
     __slots__ = ("templates", "controller_kind", "controller_name")
