@@ -13,10 +13,12 @@ from services.binder.adapters.grpc_api import register
 from services.binder.adapters.kube_calls import KubeCalls
 from services.binder.adapters.kube_pods import KubePods
 from services.binder.adapters.kube_status import KubeStatus
+from services.binder.adapters.kube_taints import KubeTaintRules
 from services.binder.binding import PodWriter
 from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
 from services.binder.journal import BusJournal, Entries
+from services.binder.maintenance import MaintenanceEnder
 from services.binder.metrics import BinderMetrics
 from services.binder.objecting import Objector
 from services.binder.pacing import Pace
@@ -229,6 +231,7 @@ class _Service:
         async with asyncio.TaskGroup() as group:
             group.create_task(journal.tidy(has_ended=self._world.has_passed), name="tidying the journal")
             group.create_task(sweeper.run(), name="sweeping")
+            group.create_task(self._maintenance().run(), name="ending maintenance windows")
             if self._settings.reporting:
                 group.create_task(self._reporter.catch_up(), name="catching up with reports")
                 group.create_task(self._reporter.run(), name="reporting")
@@ -243,6 +246,14 @@ class _Service:
             journal=journal,
             epoch=tools.epoch,
             metrics=self._metrics.sweep,
+            clock=self._runtime.clock,
+            interval_s=self._settings.sweep_interval_s,
+        )
+
+    def _maintenance(self) -> MaintenanceEnder:
+        return MaintenanceEnder(
+            KubeTaintRules(self._calls),
+            metrics=self._metrics.maintenance,
             clock=self._runtime.clock,
             interval_s=self._settings.sweep_interval_s,
         )

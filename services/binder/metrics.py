@@ -55,6 +55,19 @@ class SweepMetrics:
         )
 
 
+class MaintenanceMetrics:
+    """Metrics of maintenance windows."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.ended = Counter(
+            "phalanx_taint_rules_ended",
+            "DeviceTaintRules whose time was over, by what became of removing them",
+            ["result"],
+            registry=registry,
+        )
+
+
 class SharingMetrics:
     """Metrics of what others do: on shared nodes, and on the placement stream."""
 
@@ -131,6 +144,7 @@ class BinderMetrics:
         )
         self.journal = JournalMetrics(registry)
         self.sweep = SweepMetrics(registry)
+        self.maintenance = MaintenanceMetrics(registry)
         self.unreadable = Counter(
             "phalanx_binder_unreadable_messages", "Messages that could not be decoded", registry=registry
         )

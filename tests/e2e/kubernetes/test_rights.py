@@ -26,10 +26,23 @@ from tests.hpas import hpa_manifest
 pytestmark = [pytest.mark.kubernetes, pytest.mark.asyncio(loop_scope="module")]
 
 IS_DENIED = True
+NOT_FOUND = 404
 ENVIRONMENT = {"PHALANX_CONFIG": str(Path(__file__).with_name("metric_sources.yaml"))}
 """Without a metric source the autoscaler asks for nothing."""
 
 SIZE = 16
+
+TAINT_RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
+ENDED_RULE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceTaintRule",
+    "metadata": {"name": "over", "annotations": {"phalanx.dev/expires-at": "2026-01-01T00:00:00Z"}},
+    "spec": {
+        "deviceSelector": {"driver": "nobody.example.com"},
+        "taint": {"key": "example.com/maintenance", "effect": "NoSchedule"},
+    },
+}
+"""A maintenance window whose end is over."""
 
 OPTIONAL = (
     ("podgroups", "scheduling.x-k8s.io"),
@@ -122,7 +135,11 @@ async def test_without_its_list_the_watcher_says_so_and_waits(system: System, ap
 
 
 async def _undone_by_a_second_binder(system: System, api: Api) -> None:
-    """A member cannot be bound anywhere; the binder dies during the repair, and the next one undoes the gang."""
+    """A member cannot be bound anywhere; the binder dies during the repair, and the next one undoes the gang.
+
+    Its first look finds the rule whose end is over.
+    """
+    await system.client.request_ok("POST", TAINT_RULES, body=ENDED_RULE)
     async with refusing(system, api, "u-5-", spares_dry_runs=True):
         gang = await submit_job(system, api, "u", size=SIZE, repair_window="4s")
         await decided(system, gang, Repairing)
@@ -130,6 +147,11 @@ async def _undone_by_a_second_binder(system: System, api: Api) -> None:
         await system.services.restart("binder")
         await decided(system, gang, RolledBack)
     await emptied(api)
+
+    async def is_gone() -> bool:
+        return (await system.client.request("GET", f"{TAINT_RULES}/over")).status == NOT_FOUND
+
+    await eventually(is_gone, what="the rule whose end is over is removed")
 
 
 async def _woken(system: System, api: Api) -> None:

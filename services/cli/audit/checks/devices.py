@@ -7,6 +7,17 @@ from services.cli.audit.checks.gangs import members_of, min_count_of
 from services.cli.audit.evidence import Evidence, Manifest, subject_of
 from services.cli.audit.findings import Finding, Severity
 from services.cli.audit.registry import Case, Check, Finder, minor_of
+from services.core.blast import (
+    NO_EXECUTE,
+    Device,
+    Team,
+    allocated,
+    blast_of,
+    device_of,
+    pool_of,
+    published,
+    taint_of,
+)
 
 _THEME = "devices"
 _PROTECTION = "resource.kubernetes.io/delete-protection"
@@ -14,91 +25,46 @@ _HARD = frozenset({"NoSchedule", "NoExecute"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 _MISSING_SELECTOR_FIXED = "1.37.1"
 
-Device = tuple[str, str, str]
-"""Driver, pool and name."""
-
-
-def allocated(claim: Manifest) -> Iterator[Mapping[str, Any]]:
-    """Yield the devices that a claim holds."""
-    allocation = claim["status"].get("allocation") or {}
-    yield from (allocation.get("devices") or {}).get("results") or ()
-
-
-def device_of(result: Mapping[str, Any]) -> Device:
-    """Return the device of an allocation's result."""
-    return str(result.get("driver")), str(result.get("pool")), str(result.get("device"))
-
-
-def is_selected(rule: Manifest, device: Device) -> bool:
-    """Tell whether a DeviceTaintRule selects a device: no selector selects none, an empty one all (KEP-5055)."""
-    selector = (rule.get("spec") or {}).get("deviceSelector")
-    if selector is None:
-        return False
-    given = (selector.get("driver"), selector.get("pool"), selector.get("device"))
-    return all(wanted is None or wanted == actual for wanted, actual in zip(given, device, strict=True))
-
-
-def published(evidence: Evidence) -> Iterator[tuple[Manifest, Device, Mapping[str, Any]]]:
-    """Yield every device of the newest generation of each pool, with its slice."""
-    slices = evidence.items("resourceslices")
-    newest: dict[tuple[str, str], int] = {}
-    for item in slices:
-        key, generation = _pool_of(item)
-        newest[key] = max(newest.get(key, 0), generation)
-    for item in slices:
-        key, generation = _pool_of(item)
-        if generation == newest[key]:
-            for device in item["spec"].get("devices") or ():
-                yield item, (*key, str(device.get("name"))), device
-
-
-def _pool_of(item: Manifest) -> tuple[tuple[str, str], int]:
-    pool = item["spec"].get("pool") or {}
-    return (str(item["spec"].get("driver")), str(pool.get("name"))), int(pool.get("generation") or 0)
-
 
 def _taint_rules(case: Case) -> Iterator[Finding]:
     """Which devices, claims, pods and gangs a taint rule hits."""
     find = Finder("dra-taint-rule")
     evidence = case.evidence
-    devices = [device for _, device, _ in published(evidence)]
+    teams = teams_of(evidence)
     for rule in evidence.items("devicetaintrules"):
-        spec = rule.get("spec") or {}
-        effect = str((spec.get("taint") or {}).get("effect", ""))
-        if effect not in _HARD:
+        if taint_of(rule).get("effect") not in _HARD:
             continue
-        claims = [
-            one
-            for one in evidence.items("resourceclaims")
-            if any(is_selected(rule, device_of(r)) for r in allocated(one))
-        ]
-        pods = {str(user.get("uid")) for one in claims for user in one["status"].get("reservedFor") or ()}
-        gangs = _gangs_below(evidence, pods=pods)
-        selected = sum(is_selected(rule, device) for device in devices)
-        takes = "will delete" if effect == "NoExecute" else "does not touch"
+        blast = blast_of(
+            rule,
+            claims=evidence.items("resourceclaims"),
+            slices=evidence.items("resourceslices"),
+            pods=evidence.items("pods"),
+            teams=teams,
+        )
+        takes = "will delete" if blast.effect == NO_EXECUTE else "does not touch"
+        gangs = [one.name for one in blast.broken]
         yield find(
-            Severity.WARNING if effect == "NoExecute" and pods else Severity.INFO,
+            Severity.WARNING if blast.is_deadly else Severity.INFO,
             subject=subject_of(rule, kind="devicetaintrule"),
             field="spec.taint.effect",
-            found=f"{effect} on {selected} of {len(devices)} devices; {len(claims)} claims use them, and it {takes} "
-            f"{len(pods)} pods" + (f"; gangs that fall below minCount: {', '.join(gangs)}" if gangs else ""),
-            fix="kubectl delete devicetaintrule "
-            f"{rule['metadata']['name']} when the maintenance is over; evictions heed neither "
+            found=f"{blast.effect} on {blast.selected} of {blast.published} devices; {len(blast.claims)} claims use "
+            f"them, and it {takes} {len(blast.victims)} pods"
+            + (f"; gangs that fall below minCount: {', '.join(gangs)}" if gangs and blast.is_deadly else ""),
+            fix=f"phalanx taint remove {rule['metadata']['name']} when the maintenance is over; evictions heed neither "
             "PodDisruptionBudgets nor gangs",
         )
 
 
-def _gangs_below(evidence: Evidence, *, pods: set[str]) -> list[str]:
-    """Return the gangs that need a member among these pods."""
+def teams_of(evidence: Evidence) -> tuple[Team, ...]:
+    """Return the gangs of the native API with their living members."""
     members = members_of(evidence)
     found = []
     for group in evidence.items("podgroups"):
         key = (str(group["metadata"].get("namespace")), str(group["metadata"]["name"]))
-        own = [pod for pod in members.get(key, []) if pod["status"].get("phase") not in _ENDED]
-        left = sum(str(pod["metadata"].get("uid")) not in pods for pod in own)
-        if len(own) > left and left < min_count_of(group):
-            found.append("/".join(key))
-    return sorted(found)
+        living = [pod for pod in members.get(key, []) if pod["status"].get("phase") not in _ENDED]
+        uids = frozenset(str(pod["metadata"].get("uid")) for pod in living)
+        found.append(Team(name="/".join(key), min_count=min_count_of(group), members=uids))
+    return tuple(found)
 
 
 def _rule_breadth(case: Case) -> Iterator[Finding]:
@@ -107,7 +73,7 @@ def _rule_breadth(case: Case) -> Iterator[Finding]:
     for rule in case.evidence.items("devicetaintrules"):
         selector = (rule.get("spec") or {}).get("deviceSelector")
         subject = subject_of(rule, kind="devicetaintrule")
-        effect = str(((rule.get("spec") or {}).get("taint") or {}).get("effect", ""))
+        effect = str(taint_of(rule).get("effect", ""))
         if selector is None:
             is_early = case.evidence.server_version == "1.37.0"
             yield find(
@@ -135,14 +101,14 @@ def _rule_breadth(case: Case) -> Iterator[Finding]:
 def _slice_taints(case: Case) -> Iterator[Finding]:
     """Devices that their drivers took out of use."""
     find = Finder("dra-slice-taints")
-    for item, (driver, pool, name), device in published(case.evidence):
+    for item, name, device in published(case.evidence.items("resourceslices")):
         hard = [taint for taint in device.get("taints") or () if taint.get("effect") in _HARD]
         if hard:
             yield find(
                 Severity.WARNING if any(one["effect"] == "NoExecute" for one in hard) else Severity.INFO,
                 subject=subject_of(item, kind="resourceslice"),
-                field=f"spec.devices[{name}].taints",
-                found=f"{driver}/{pool}/{name}: " + ", ".join(f"{one.get('key')}:{one['effect']}" for one in hard),
+                field=f"spec.devices[{name.name}].taints",
+                found=f"{name}: " + ", ".join(f"{one.get('key')}:{one['effect']}" for one in hard),
                 fix="see the driver's log on that node for the cause",
             )
 
@@ -152,7 +118,7 @@ def _incomplete_pools(case: Case) -> Iterator[Finding]:
     find = Finder("dra-incomplete-pool")
     pools: dict[tuple[str, str], dict[int, list[Manifest]]] = {}
     for item in case.evidence.items("resourceslices"):
-        key, generation = _pool_of(item)
+        key, generation = pool_of(item)
         pools.setdefault(key, {}).setdefault(generation, []).append(item)
     for (driver, pool), generations in sorted(pools.items()):
         newest = generations[max(generations)]
@@ -173,7 +139,9 @@ def _double_allocations(case: Case) -> Iterator[Finding]:
     """The same device in two claims: the API server does not refuse that."""
     find = Finder("dra-double-allocation")
     shareable = {
-        device for _, device, definition in published(case.evidence) if definition.get("allowMultipleAllocations")
+        device
+        for _, device, definition in published(case.evidence.items("resourceslices"))
+        if definition.get("allowMultipleAllocations")
     }
     holders: dict[Device, list[str]] = {}
     for claim in case.evidence.items("resourceclaims"):
@@ -188,7 +156,7 @@ def _double_allocations(case: Case) -> Iterator[Finding]:
                 Severity.ERROR,
                 subject=claims[0],
                 field="status.allocation.devices.results",
-                found=f"{'/'.join(device)} is allocated to {len(claims)} claims: {', '.join(claims)}",
+                found=f"{device} is allocated to {len(claims)} claims: {', '.join(claims)}",
                 fix="delete the pods of all but one of these claims, and find the two schedulers that share the driver",
             )
 
@@ -238,12 +206,12 @@ def _ageing_hardware(case: Case) -> Iterator[Finding]:
     """One class of devices, several models or driver versions."""
     find = Finder("dra-mixed-hardware")
     seen: dict[str, dict[str, dict[str, str]]] = {}
-    for item, (driver, _, _), device in published(case.evidence):
-        for name, value in (device.get("attributes") or {}).items():
-            short = name.rpartition("/")[2]
+    for item, place, device in published(case.evidence.items("resourceslices")):
+        for attribute, value in (device.get("attributes") or {}).items():
+            short = attribute.rpartition("/")[2]
             if short in {"productName", "model", "driverVersion", "architecture"}:
                 text = str(next(iter(value.values()), ""))
-                seen.setdefault(driver, {}).setdefault(short, {}).setdefault(
+                seen.setdefault(place.driver, {}).setdefault(short, {}).setdefault(
                     text, subject_of(item, kind="resourceslice")
                 )
     for driver, attributes in sorted(seen.items()):
