@@ -69,6 +69,16 @@ def decode_allocations(messages: Iterable[pb.ClaimAllocation]) -> tuple[core.Cla
     )
 
 
+def encode_devices(devices: Iterable[core.DeviceId]) -> list[pb.DeviceId]:
+    """Return names of devices as messages, sorted."""
+    return [pb.DeviceId(driver=one.driver, pool=one.pool, device=one.device) for one in sorted(devices)]
+
+
+def decode_devices(messages: Iterable[pb.DeviceId]) -> tuple[core.DeviceId, ...]:
+    """Return the names of devices that messages state."""
+    return tuple(core.DeviceId(driver=one.driver, pool=one.pool, device=one.device) for one in messages)
+
+
 def _encode_result(result: core.DeviceResult) -> pb.DeviceResult:
     return pb.DeviceResult(
         request=result.request,

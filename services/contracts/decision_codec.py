@@ -4,7 +4,12 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
-from services.contracts.allocation_codec import decode_allocations, encode_allocations
+from services.contracts.allocation_codec import (
+    decode_allocations,
+    decode_devices,
+    encode_allocations,
+    encode_devices,
+)
 from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.pb.placement.v1 import decision_pb2 as pb
 from services.contracts.pb.placement.v1 import reason_pb2
@@ -262,6 +267,7 @@ def _encode_repairing(event: core.Repairing) -> pb.Repairing:
                 uid=one.uid,
                 excluded_nodes=one.excluded_nodes,
                 reason=None if one.reason is None else encode_reasons([one.reason])[0],
+                excluded_devices=encode_devices(one.excluded_devices),
             )
             for one in event.open
         ],
@@ -280,6 +286,7 @@ def _decode_repairing(message: pb.Repairing) -> core.Repairing:
                 uid=Uid(one.uid),
                 excluded_nodes=tuple(NodeName(node) for node in one.excluded_nodes),
                 reason=decode_reasons([one.reason])[0] if one.HasField("reason") else None,
+                excluded_devices=decode_devices(one.excluded_devices),
             )
             for one in message.open
         ),

@@ -26,6 +26,15 @@ class ClaimRef:
     entry: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class DeviceId:
+    """Names a device."""
+
+    driver: str
+    pool: str
+    device: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceToleration:
     """A toleration of a request, copied into the allocation, because eviction reads it there.
@@ -59,12 +68,18 @@ class DeviceResult:
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
 
+    @property
+    def id(self) -> DeviceId:
+        """The device."""
+        return DeviceId(driver=self.driver, pool=self.pool, device=self.device)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendedRequest:
     """One request of the claim that stands for a pod's extended resources: `count` devices of a DeviceClass.
 
-    `name` is `container-I-request-J`; the container's name and the resource go into the pod's status.
+    `name` is `container-I-request-J`; the container's name and the resource go into the pod's status. With a `count` of
+    0 nothing is requested: the container uses the devices of the request of that name, as init containers may.
     """
 
     name: str

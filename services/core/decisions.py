@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from services.core.allocations import ClaimAllocation
+from services.core.allocations import ClaimAllocation, DeviceId
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason
 
@@ -23,12 +23,16 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMember:
-    """A member of a transaction that still needs a node, with the nodes where it was refused."""
+    """A member of a transaction that still needs a node, with the nodes where it was refused.
+
+    `excluded_devices` are those that its claims must not get in this transaction: they collided or never got ready.
+    """
 
     pod: str
     uid: Uid
     excluded_nodes: tuple[NodeName, ...] = ()
     reason: Reason | None = None
+    excluded_devices: tuple[DeviceId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

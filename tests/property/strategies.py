@@ -221,6 +221,7 @@ CHANGES = st.one_of(
 
 REASONS = st.builds(Reason, code=st.sampled_from(ReasonCode), message=TEXT, count=COUNTS, subject=TEXT)
 ASSIGNMENTS = st.builds(d.Assignment, pod=NAMES, uid=TEXT, node=NAMES)
+DEVICES = st.builds(a.DeviceId, driver=TEXT, pool=TEXT, device=TEXT)
 ALLOCATIONS = st.builds(
     a.ClaimAllocation,
     ref=st.builds(a.ClaimRef, namespace=NAMES, name=TEXT, uid=TEXT, pod=TEXT, entry=TEXT),
@@ -287,7 +288,14 @@ _EVENTS = st.one_of(
         round=COUNTS,
         bound=_tuples(ASSIGNMENTS),
         open=_tuples(
-            st.builds(d.OpenMember, pod=NAMES, uid=TEXT, excluded_nodes=_tuples(NAMES), reason=st.none() | REASONS)
+            st.builds(
+                d.OpenMember,
+                pod=NAMES,
+                uid=TEXT,
+                excluded_nodes=_tuples(NAMES),
+                reason=st.none() | REASONS,
+                excluded_devices=_tuples(DEVICES).map(lambda found: tuple(sorted(found))),
+            )
         ),
         until=MOMENTS,
         min_count=COUNTS,

@@ -23,31 +23,34 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from services.contracts.pb.placement.v1 import allocation_pb2 as phalanx_dot_placement_dot_v1_dot_allocation__pb2
 from services.contracts.pb.placement.v1 import decision_pb2 as phalanx_dot_placement_dot_v1_dot_decision__pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as phalanx_dot_placement_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$phalanx/binding/v1/transaction.proto\x12\x12phalanx.binding.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#phalanx/placement/v1/decision.proto\x1a!phalanx/placement/v1/reason.proto\"\'\n\x17ListTransactionsRequest\x12\x0c\n\x04gang\x18\x01 \x01(\t\"Q\n\x18ListTransactionsResponse\x12\x35\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1f.phalanx.binding.v1.Transaction\"\xb8\x05\n\x0bTransaction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12(\n\x05phase\x18\x03 \x01(\x0e\x32\x19.phalanx.binding.v1.Phase\x12.\n\nstarted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x06 \x01(\x05\x12\r\n\x05round\x18\x07 \x01(\x05\x12+\n\x07members\x18\x08 \x03(\x0b\x32\x1a.phalanx.binding.v1.Member\x12&\n\x04step\x18\t \x01(\x0e\x32\x18.phalanx.binding.v1.Step\x12\x30\n\x08proposal\x18\n \x01(\x0b\x32\x1e.phalanx.placement.v1.Proposed\x12)\n\x05until\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nround_seen\x18\x0c \x01(\x05\x12\x1c\n\x0fround_published\x18\r \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0bis_cautious\x18\x0e \x01(\x08\x12\x18\n\x10may_have_written\x18\x0f \x01(\x08\x12\x11\n\tis_ending\x18\x10 \x01(\x08\x12\x12\n\nis_keeping\x18\x11 \x01(\x08\x12\x15\n\rallows_delete\x18\x12 \x01(\x08\x12\x0e\n\x06\x62\x65side\x18\x13 \x01(\x05\x12\x31\n\x0b\x65nd_reasons\x18\x14 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12.\n\x06\x65nding\x18\x15 \x01(\x0b\x32\x1e.phalanx.placement.v1.Decision\x12\r\n\x05\x65poch\x18\x16 \x01(\x04\x42\x12\n\x10_round_published\"\x84\x02\n\x06Member\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.phalanx.binding.v1.MemberState\x12,\n\x06reason\x18\x05 \x01(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x16\n\x0e\x65xcluded_nodes\x18\x06 \x03(\t\x12\x13\n\x0bis_in_doubt\x18\x07 \x01(\x08\x12\x13\n\x0bis_repaired\x18\x08 \x01(\x08\x12\x1d\n\x15is_without_controller\x18\t \x01(\x08\x12\x13\n\x0bis_finished\x18\n \x01(\x08*\xae\x01\n\x04Step\x12\x14\n\x10STEP_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTEP_EXAMINING\x10\x01\x12\x10\n\x0cSTEP_PROBING\x10\x02\x12\x10\n\x0cSTEP_BINDING\x10\x03\x12\x10\n\x0cSTEP_FENCING\x10\x04\x12\x10\n\x0cSTEP_WAITING\x10\x05\x12\x10\n\x0cSTEP_UNDOING\x10\x06\x12\x13\n\x0fSTEP_PUBLISHING\x10\x07\x12\r\n\tSTEP_OVER\x10\x08*\xe5\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_RECEIVED\x10\x01\x12\x11\n\rPHASE_CHECKED\x10\x02\x12\x11\n\rPHASE_BINDING\x10\x03\x12\x13\n\x0fPHASE_REPAIRING\x10\x04\x12\x11\n\rPHASE_UNDOING\x10\x05\x12\x13\n\x0fPHASE_COMMITTED\x10\x06\x12\x11\n\rPHASE_REFUSED\x10\x07\x12\x15\n\x11PHASE_ROLLED_BACK\x10\x08\x12\x12\n\x0ePHASE_EVICTING\x10<\x12\x10\n\x0cPHASE_CLAIMS\x10=*\xc0\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MEMBER_STATE_OPEN\x10\x01\x12\x16\n\x12MEMBER_STATE_BOUND\x10\x02\x12\x19\n\x15MEMBER_STATE_ACCEPTED\x10\x03\x12\x15\n\x11MEMBER_STATE_GONE\x10\x04\x12\x17\n\x13MEMBER_STATE_UNDONE\x10\x05\x12\x19\n\x15MEMBER_STATE_PROMISED\x10\x06\x32\x7f\n\x0e\x42indingService\x12m\n\x10ListTransactions\x12+.phalanx.binding.v1.ListTransactionsRequest\x1a,.phalanx.binding.v1.ListTransactionsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$phalanx/binding/v1/transaction.proto\x12\x12phalanx.binding.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%phalanx/placement/v1/allocation.proto\x1a#phalanx/placement/v1/decision.proto\x1a!phalanx/placement/v1/reason.proto\"\'\n\x17ListTransactionsRequest\x12\x0c\n\x04gang\x18\x01 \x01(\t\"Q\n\x18ListTransactionsResponse\x12\x35\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1f.phalanx.binding.v1.Transaction\"\x96\x06\n\x0bTransaction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12(\n\x05phase\x18\x03 \x01(\x0e\x32\x19.phalanx.binding.v1.Phase\x12.\n\nstarted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x06 \x01(\x05\x12\r\n\x05round\x18\x07 \x01(\x05\x12+\n\x07members\x18\x08 \x03(\x0b\x32\x1a.phalanx.binding.v1.Member\x12&\n\x04step\x18\t \x01(\x0e\x32\x18.phalanx.binding.v1.Step\x12\x30\n\x08proposal\x18\n \x01(\x0b\x32\x1e.phalanx.placement.v1.Proposed\x12)\n\x05until\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nround_seen\x18\x0c \x01(\x05\x12\x1c\n\x0fround_published\x18\r \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0bis_cautious\x18\x0e \x01(\x08\x12\x18\n\x10may_have_written\x18\x0f \x01(\x08\x12\x11\n\tis_ending\x18\x10 \x01(\x08\x12\x12\n\nis_keeping\x18\x11 \x01(\x08\x12\x15\n\rallows_delete\x18\x12 \x01(\x08\x12\x0e\n\x06\x62\x65side\x18\x13 \x01(\x05\x12\x31\n\x0b\x65nd_reasons\x18\x14 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12.\n\x06\x65nding\x18\x15 \x01(\x0b\x32\x1e.phalanx.placement.v1.Decision\x12\r\n\x05\x65poch\x18\x16 \x01(\x04\x12)\n\x06\x63laims\x18x \x03(\x0b\x32\x19.phalanx.binding.v1.Claim\x12\x31\n\rprepare_until\x18y \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x12\n\x10_round_published\"z\n\x05\x43laim\x12\x39\n\nallocation\x18\x01 \x01(\x0b\x32%.phalanx.placement.v1.ClaimAllocation\x12\x0f\n\x07is_held\x18\x02 \x01(\x08\x12\x13\n\x0bis_in_doubt\x18\x03 \x01(\x08\x12\x10\n\x08is_ready\x18\x04 \x01(\x08\"\xbe\x02\n\x06Member\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.phalanx.binding.v1.MemberState\x12,\n\x06reason\x18\x05 \x01(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x16\n\x0e\x65xcluded_nodes\x18\x06 \x03(\t\x12\x13\n\x0bis_in_doubt\x18\x07 \x01(\x08\x12\x13\n\x0bis_repaired\x18\x08 \x01(\x08\x12\x1d\n\x15is_without_controller\x18\t \x01(\x08\x12\x13\n\x0bis_finished\x18\n \x01(\x08\x12\x38\n\x10\x65xcluded_devices\x18x \x03(\x0b\x32\x1e.phalanx.placement.v1.DeviceId*\xe7\x01\n\x04Step\x12\x14\n\x10STEP_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTEP_EXAMINING\x10\x01\x12\x10\n\x0cSTEP_PROBING\x10\x02\x12\x10\n\x0cSTEP_BINDING\x10\x03\x12\x10\n\x0cSTEP_FENCING\x10\x04\x12\x10\n\x0cSTEP_WAITING\x10\x05\x12\x10\n\x0cSTEP_UNDOING\x10\x06\x12\x13\n\x0fSTEP_PUBLISHING\x10\x07\x12\r\n\tSTEP_OVER\x10\x08\x12\x11\n\rSTEP_CLAIMING\x10x\x12\x12\n\x0eSTEP_PREPARING\x10y\x12\x10\n\x0cSTEP_FREEING\x10z*\xe5\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_RECEIVED\x10\x01\x12\x11\n\rPHASE_CHECKED\x10\x02\x12\x11\n\rPHASE_BINDING\x10\x03\x12\x13\n\x0fPHASE_REPAIRING\x10\x04\x12\x11\n\rPHASE_UNDOING\x10\x05\x12\x13\n\x0fPHASE_COMMITTED\x10\x06\x12\x11\n\rPHASE_REFUSED\x10\x07\x12\x15\n\x11PHASE_ROLLED_BACK\x10\x08\x12\x12\n\x0ePHASE_EVICTING\x10<\x12\x10\n\x0cPHASE_CLAIMS\x10=*\xc0\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MEMBER_STATE_OPEN\x10\x01\x12\x16\n\x12MEMBER_STATE_BOUND\x10\x02\x12\x19\n\x15MEMBER_STATE_ACCEPTED\x10\x03\x12\x15\n\x11MEMBER_STATE_GONE\x10\x04\x12\x17\n\x13MEMBER_STATE_UNDONE\x10\x05\x12\x19\n\x15MEMBER_STATE_PROMISED\x10\x06\x32\x7f\n\x0e\x42indingService\x12m\n\x10ListTransactions\x12+.phalanx.binding.v1.ListTransactionsRequest\x1a,.phalanx.binding.v1.ListTransactionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'services.contracts.pb.binding.v1.transaction_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STEP']._serialized_start=1252
-  _globals['_STEP']._serialized_end=1426
-  _globals['_PHASE']._serialized_start=1429
-  _globals['_PHASE']._serialized_end=1658
-  _globals['_MEMBERSTATE']._serialized_start=1661
-  _globals['_MEMBERSTATE']._serialized_end=1853
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=165
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=204
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=206
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=287
-  _globals['_TRANSACTION']._serialized_start=290
-  _globals['_TRANSACTION']._serialized_end=986
-  _globals['_MEMBER']._serialized_start=989
-  _globals['_MEMBER']._serialized_end=1249
-  _globals['_BINDINGSERVICE']._serialized_start=1855
-  _globals['_BINDINGSERVICE']._serialized_end=1982
+  _globals['_STEP']._serialized_start=1567
+  _globals['_STEP']._serialized_end=1798
+  _globals['_PHASE']._serialized_start=1801
+  _globals['_PHASE']._serialized_end=2030
+  _globals['_MEMBERSTATE']._serialized_start=2033
+  _globals['_MEMBERSTATE']._serialized_end=2225
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=204
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=243
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=245
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=326
+  _globals['_TRANSACTION']._serialized_start=329
+  _globals['_TRANSACTION']._serialized_end=1119
+  _globals['_CLAIM']._serialized_start=1121
+  _globals['_CLAIM']._serialized_end=1243
+  _globals['_MEMBER']._serialized_start=1246
+  _globals['_MEMBER']._serialized_end=1564
+  _globals['_BINDINGSERVICE']._serialized_start=2227
+  _globals['_BINDINGSERVICE']._serialized_end=2354
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from services.contracts.pb.placement.v1 import allocation_pb2 as _allocation_pb2
 from services.contracts.pb.placement.v1 import decision_pb2 as _decision_pb2
 from services.contracts.pb.placement.v1 import reason_pb2 as _reason_pb2
 from google.protobuf.internal import containers as _containers
@@ -23,6 +24,9 @@ class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_UNDOING: _ClassVar[Step]
     STEP_PUBLISHING: _ClassVar[Step]
     STEP_OVER: _ClassVar[Step]
+    STEP_CLAIMING: _ClassVar[Step]
+    STEP_PREPARING: _ClassVar[Step]
+    STEP_FREEING: _ClassVar[Step]
 
 class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -56,6 +60,9 @@ STEP_WAITING: Step
 STEP_UNDOING: Step
 STEP_PUBLISHING: Step
 STEP_OVER: Step
+STEP_CLAIMING: Step
+STEP_PREPARING: Step
+STEP_FREEING: Step
 PHASE_UNSPECIFIED: Phase
 PHASE_RECEIVED: Phase
 PHASE_CHECKED: Phase
@@ -88,7 +95,7 @@ class ListTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members", "step", "proposal", "until", "round_seen", "round_published", "is_cautious", "may_have_written", "is_ending", "is_keeping", "allows_delete", "beside", "end_reasons", "ending", "epoch")
+    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members", "step", "proposal", "until", "round_seen", "round_published", "is_cautious", "may_have_written", "is_ending", "is_keeping", "allows_delete", "beside", "end_reasons", "ending", "epoch", "claims", "prepare_until")
     ID_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +118,8 @@ class Transaction(_message.Message):
     END_REASONS_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_UNTIL_FIELD_NUMBER: _ClassVar[int]
     id: str
     gang: str
     phase: Phase
@@ -133,10 +142,24 @@ class Transaction(_message.Message):
     end_reasons: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
     ending: _decision_pb2.Decision
     epoch: int
-    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., step: _Optional[_Union[Step, str]] = ..., proposal: _Optional[_Union[_decision_pb2.Proposed, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., round_seen: _Optional[int] = ..., round_published: _Optional[int] = ..., is_cautious: _Optional[bool] = ..., may_have_written: _Optional[bool] = ..., is_ending: _Optional[bool] = ..., is_keeping: _Optional[bool] = ..., allows_delete: _Optional[bool] = ..., beside: _Optional[int] = ..., end_reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., ending: _Optional[_Union[_decision_pb2.Decision, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    prepare_until: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., step: _Optional[_Union[Step, str]] = ..., proposal: _Optional[_Union[_decision_pb2.Proposed, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., round_seen: _Optional[int] = ..., round_published: _Optional[int] = ..., is_cautious: _Optional[bool] = ..., may_have_written: _Optional[bool] = ..., is_ending: _Optional[bool] = ..., is_keeping: _Optional[bool] = ..., allows_delete: _Optional[bool] = ..., beside: _Optional[int] = ..., end_reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., ending: _Optional[_Union[_decision_pb2.Decision, _Mapping]] = ..., epoch: _Optional[int] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., prepare_until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("allocation", "is_held", "is_in_doubt", "is_ready")
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    IS_HELD_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
+    IS_READY_FIELD_NUMBER: _ClassVar[int]
+    allocation: _allocation_pb2.ClaimAllocation
+    is_held: bool
+    is_in_doubt: bool
+    is_ready: bool
+    def __init__(self, allocation: _Optional[_Union[_allocation_pb2.ClaimAllocation, _Mapping]] = ..., is_held: _Optional[bool] = ..., is_in_doubt: _Optional[bool] = ..., is_ready: _Optional[bool] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("pod", "uid", "node", "state", "reason", "excluded_nodes", "is_in_doubt", "is_repaired", "is_without_controller", "is_finished")
+    __slots__ = ("pod", "uid", "node", "state", "reason", "excluded_nodes", "is_in_doubt", "is_repaired", "is_without_controller", "is_finished", "excluded_devices")
     POD_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +170,7 @@ class Member(_message.Message):
     IS_REPAIRED_FIELD_NUMBER: _ClassVar[int]
     IS_WITHOUT_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     IS_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_DEVICES_FIELD_NUMBER: _ClassVar[int]
     pod: str
     uid: str
     node: str
@@ -157,4 +181,5 @@ class Member(_message.Message):
     is_repaired: bool
     is_without_controller: bool
     is_finished: bool
-    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., state: _Optional[_Union[MemberState, str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ..., excluded_nodes: _Optional[_Iterable[str]] = ..., is_in_doubt: _Optional[bool] = ..., is_repaired: _Optional[bool] = ..., is_without_controller: _Optional[bool] = ..., is_finished: _Optional[bool] = ...) -> None: ...
+    excluded_devices: _containers.RepeatedCompositeFieldContainer[_allocation_pb2.DeviceId]
+    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., state: _Optional[_Union[MemberState, str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ..., excluded_nodes: _Optional[_Iterable[str]] = ..., is_in_doubt: _Optional[bool] = ..., is_repaired: _Optional[bool] = ..., is_without_controller: _Optional[bool] = ..., is_finished: _Optional[bool] = ..., excluded_devices: _Optional[_Iterable[_Union[_allocation_pb2.DeviceId, _Mapping]]] = ...) -> None: ...

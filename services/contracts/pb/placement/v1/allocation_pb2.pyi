@@ -38,6 +38,16 @@ class ClaimRef(_message.Message):
     entry: str
     def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., pod: _Optional[str] = ..., entry: _Optional[str] = ...) -> None: ...
 
+class DeviceId(_message.Message):
+    __slots__ = ("driver", "pool", "device")
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    driver: str
+    pool: str
+    device: str
+    def __init__(self, driver: _Optional[str] = ..., pool: _Optional[str] = ..., device: _Optional[str] = ...) -> None: ...
+
 class DeviceResult(_message.Message):
     __slots__ = ("request", "driver", "pool", "device", "admin_access", "share", "consumed", "tolerations", "binding_conditions", "binding_failure_conditions")
     class ConsumedEntry(_message.Message):

@@ -159,13 +159,15 @@ class Degraded(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., min_count: _Optional[int] = ..., placed: _Optional[int] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., policy: _Optional[_Union[DegradedPolicy, str]] = ..., over: _Optional[bool] = ..., reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...
 
 class OpenMember(_message.Message):
-    __slots__ = ("pod", "uid", "excluded_nodes", "reason")
+    __slots__ = ("pod", "uid", "excluded_nodes", "reason", "excluded_devices")
     POD_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_NODES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_DEVICES_FIELD_NUMBER: _ClassVar[int]
     pod: str
     uid: str
     excluded_nodes: _containers.RepeatedScalarFieldContainer[str]
     reason: _reason_pb2.Reason
-    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., excluded_nodes: _Optional[_Iterable[str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ...) -> None: ...
+    excluded_devices: _containers.RepeatedCompositeFieldContainer[_allocation_pb2.DeviceId]
+    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., excluded_nodes: _Optional[_Iterable[str]] = ..., reason: _Optional[_Union[_reason_pb2.Reason, _Mapping]] = ..., excluded_devices: _Optional[_Iterable[_Union[_allocation_pb2.DeviceId, _Mapping]]] = ...) -> None: ...
