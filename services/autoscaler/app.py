@@ -19,6 +19,7 @@ from services.core.metric_readings import MetricKey
 from services.core.policy import MetricSource
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
+from services.runtime.leadership import Leadership, campaigning
 from services.runtime.lifecycle import Runtime
 from services.runtime.stopping import cancelled
 
@@ -33,16 +34,24 @@ async def scale(settings: AutoscalerSettings, runtime: Runtime) -> None:
     runtime.readiness.set(CONDITION, ready=False, detail="waiting for the bus")
     async with (
         following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as policy,
+        # Left last of what matters: the key is released when nothing is written any more.
+        campaigning(settings, runtime) as leadership,
         asyncio.TaskGroup() as group,
     ):
         # Waiting for the bus is part of the work, so that a stop need not wait for it.
-        working = group.create_task(_work(settings, runtime, metrics=metrics, policy=policy), name="following")
+        work = _work(settings, runtime, metrics=metrics, policy=policy, leadership=leadership)
+        working = group.create_task(work, name="following")
         await runtime.stopping.wait()
         working.cancel()
 
 
 async def _work(
-    settings: AutoscalerSettings, runtime: Runtime, *, metrics: AutoscalerMetrics, policy: PolicySource
+    settings: AutoscalerSettings,
+    runtime: Runtime,
+    *,
+    metrics: AutoscalerMetrics,
+    policy: PolicySource,
+    leadership: Leadership,
 ) -> None:
     """Connect, follow and wake, for ever."""
     name = f"phalanx-autoscaler/{settings.instance}"
@@ -59,10 +68,13 @@ async def _work(
             group.create_task(letters.run(), name="storing dead letters")
             follower = Follower(stream=bus, readiness=runtime.readiness, metrics=metrics, letters=letters)
             group.create_task(follower.run(), name="following the decisions")
-            group.create_task(_wake_by(policy, settings=settings, runtime=runtime, bus=bus), name="waking")
+            waking = _wake_by(policy, settings=settings, runtime=runtime, bus=bus, leadership=leadership)
+            group.create_task(waking, name="waking")
 
 
-async def _wake_by(policy: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus) -> None:
+async def _wake_by(
+    policy: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus, leadership: Leadership
+) -> None:
     """Wake by the sources of the policy in force, and begin anew with others.
 
     Without a source there is nothing to wake by, and nothing is asked of the API server.
@@ -72,11 +84,8 @@ async def _wake_by(policy: PolicySource, *, settings: AutoscalerSettings, runtim
     while True:
         sources = in_force.metric_sources
         async with asyncio.TaskGroup() as group:
-            waking = [
-                group.create_task(
-                    _wake(sources, settings=settings, runtime=runtime, bus=bus, metrics=metrics), name="waking"
-                )
-            ]
+            work = _wake(sources, settings=settings, runtime=runtime, bus=bus, metrics=metrics, leadership=leadership)
+            waking = [group.create_task(work, name="waking")]
             try:
                 while in_force.metric_sources == sources:
                     in_force = await policy.changed(since=in_force)
@@ -91,6 +100,7 @@ async def _wake(
     runtime: Runtime,
     bus: Bus,
     metrics: WakingMetrics,
+    leadership: Leadership,
 ) -> None:
     metrics.followed.set(0)
     if not sources:
@@ -116,8 +126,10 @@ async def _wake(
             interval_s=settings.source_interval_s,
             changed=changed,
         )
-        teller = Teller(api, stream=bus, instance=settings.instance, metrics=metrics, clock=clock)
-        waker = Waker(api, sources=book, teller=teller, metrics=metrics, clock=clock)
+        teller = Teller(
+            api, stream=bus, instance=settings.instance, metrics=metrics, clock=clock, leadership=leadership
+        )
+        waker = Waker(api, sources=book, teller=teller, metrics=metrics, clock=clock, leadership=leadership)
         follower = HpaFollower(
             api,
             replaced=waker.replaced,

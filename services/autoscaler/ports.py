@@ -29,6 +29,17 @@ class ScalingStream(Protocol):
         """Store a message. Raises BusUnavailable."""
 
 
+class Leading(Protocol):
+    """Whether this process is the one that acts; `services.runtime.leadership.Leadership` is the real one."""
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that is led now; None for a standby."""
+
+    async def changed(self, *, since: int | None) -> int | None:
+        """Wait until the epoch is another than `since`, and return it."""
+
+
 class ApiFailed(Exception):
     """The API server gave no definite answer, or one that may be another soon: ask again."""
 

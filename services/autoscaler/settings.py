@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.runtime.settings import CommonSettings, bounded
+from services.runtime.settings import ElectedSettings, bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AutoscalerSettings(CommonSettings):
+class AutoscalerSettings(ElectedSettings):
     """What the autoscaler is told by its environment; which metrics wake is in the configuration file."""
 
     kubeconfig: Path | None = None

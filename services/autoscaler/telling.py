@@ -3,7 +3,7 @@
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from services.autoscaler.metrics import WakingMetrics
-from services.autoscaler.ports import HpaApi, ScalingStream
+from services.autoscaler.ports import HpaApi, Leading, ScalingStream
 from services.contracts.cloudevents import EventAttributes, headers
 from services.contracts.scaling_codec import (
     SCALING_EVENTS,
@@ -35,9 +35,17 @@ class Teller:
     """Tells each verdict once, for as long as it stays the same."""
 
     def __init__(
-        self, api: HpaApi, *, stream: ScalingStream, instance: str, metrics: WakingMetrics, clock: Clock
+        self,
+        api: HpaApi,
+        *,
+        stream: ScalingStream,
+        instance: str,
+        metrics: WakingMetrics,
+        clock: Clock,
+        leadership: Leading,
     ) -> None:
         """Keep the parts."""
+        self._leadership = leadership
         self._api = api
         self._stream = stream
         self._source = f"/phalanx/autoscaler/{instance}"
@@ -70,9 +78,19 @@ class Teller:
         """Forget what was shown on an HPA that is gone."""
         self._shown.pop(hpa.uid, None)
 
+    def forget_all(self) -> None:
+        """Forget what was shown: somebody else may have led meanwhile, and the watch says what he showed."""
+        self._shown.clear()
+
     async def _publish(self, hpa: Autoscaler, *, event: ScalingEvent) -> None:
         """Store a decision, waiting for the bus as long as it takes."""
-        decision = ScalingDecision(namespace=hpa.namespace, hpa=hpa.name, decided_at=self._clock.now(), event=event)
+        decision = ScalingDecision(
+            namespace=hpa.namespace,
+            hpa=hpa.name,
+            decided_at=self._clock.now(),
+            event=event,
+            epoch=self._leadership.epoch or 0,
+        )
         token = SCALING_EVENTS[type(event)]
         _log.info(f"scaling.{token}", namespace=hpa.namespace, hpa=hpa.name, **_fields(event))
         attributes = EventAttributes(

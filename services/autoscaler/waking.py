@@ -14,7 +14,7 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from services.autoscaler.metrics import WakingMetrics
-from services.autoscaler.ports import ApiFailed, HpaApi, Scale, WriteConflict
+from services.autoscaler.ports import ApiFailed, HpaApi, Leading, Scale, WriteConflict
 from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
 from services.core.metric_readings import Known, MetricKey
@@ -45,9 +45,17 @@ class Waker:
     """Decides and wakes. Everything is called on the event loop of `run`."""
 
     def __init__(
-        self, api: HpaApi, *, sources: SourceBook, teller: Teller, metrics: WakingMetrics, clock: Clock
+        self,
+        api: HpaApi,
+        *,
+        sources: SourceBook,
+        teller: Teller,
+        metrics: WakingMetrics,
+        clock: Clock,
+        leadership: Leading,
     ) -> None:
         """Keep the parts; `run` does the work."""
+        self._leadership = leadership
         self._api = api
         self._sources = sources
         self._teller = teller
@@ -64,7 +72,17 @@ class Waker:
             self._tasks = tasks
             for entry in self._entries.values():
                 self._start(entry)
-            await asyncio.Event().wait()
+            epoch = self._leadership.epoch
+            while True:
+                epoch = await self._leadership.changed(since=epoch)
+                self._take_over()
+
+    def _take_over(self) -> None:
+        """Look at everything anew: what is known is from before somebody else led."""
+        self._teller.forget_all()
+        for entry in self._entries.values():
+            entry.looked_at = entry.attempt = None
+        self._nudge(self._entries)
 
     def replaced(self, hpas: Iterable[Autoscaler]) -> None:
         """Take over what a list found; what it did not find is gone."""
@@ -147,7 +165,7 @@ class Waker:
     async def _look(self, entry: _Entry) -> None:
         """Do what the moment asks for. Raises ApiFailed and WriteConflict, upon which it is looked again."""
         hpa = entry.hpa
-        if not self._is_ours(hpa) or await self._is_settled(entry):
+        if self._leadership.epoch is None or not self._is_ours(hpa) or await self._is_settled(entry):
             return
         found = await self._api.scale_of(hpa.namespace, hpa.target)
         if isinstance(found, Reason):
@@ -190,6 +208,9 @@ class Waker:
         if live is None or not live.is_armed:
             # A watch may lag: where the condition is gone by now, the zero is a person's.
             _log.info("waking.outdated", namespace=hpa.namespace, hpa=hpa.name)
+            return
+        if self._leadership.epoch is None:
+            # Lost in the meantime: whoever leads now looks for itself.
             return
         entry.attempt = woken
         try:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.runtime.settings import ElectedSettings, bounded
+from services.runtime.settings import GrpcSettings, bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinderSettings(ElectedSettings):
+class BinderSettings(GrpcSettings):
     """Settings of the binder."""
 
     kubeconfig: Path | None = None

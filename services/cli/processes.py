@@ -245,6 +245,7 @@ class LocalServices:
             settings["PHALANX_KUBECONFIG"] = str(self.kubeconfig)
         if name in {"placer", "binder"}:
             settings["PHALANX_GRPC_ADDRESS"] = ANY_PORT
+        if name != "watcher":
             # There is one of each here, and the next is started only when it is gone: it need not wait for a key.
             settings["PHALANX_LEADER_ELECTION"] = "false"
         return LocalProcess(

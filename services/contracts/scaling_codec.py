@@ -32,7 +32,10 @@ def scaling_decision_id(decision: ScalingDecision) -> str:
 def encode_scaling(decision: ScalingDecision) -> bytes:
     """Return a decision as bytes. The same decision always gives the same bytes."""
     message = pb.ScalingDecision(
-        namespace=decision.namespace, hpa=decision.hpa, decided_at=to_timestamp(decision.decided_at)
+        namespace=decision.namespace,
+        hpa=decision.hpa,
+        decided_at=to_timestamp(decision.decided_at),
+        epoch=decision.epoch,
     )
     match decision.event:
         case Woken() as event:
@@ -53,7 +56,13 @@ def decode_scaling(data: bytes) -> ScalingDecision:
         decided_at = from_timestamp(message.decided_at)
     except (DecodeError, TimeOutOfRange) as error:
         raise UndecodableMessage(f"expected a phalanx.scaling.v1.ScalingDecision: {error}") from error
-    return ScalingDecision(namespace=message.namespace, hpa=message.hpa, decided_at=decided_at, event=_event(message))
+    return ScalingDecision(
+        namespace=message.namespace,
+        hpa=message.hpa,
+        decided_at=decided_at,
+        event=_event(message),
+        epoch=message.epoch,
+    )
 
 
 def _event(message: pb.ScalingDecision) -> Woken | Held | Refused:

@@ -141,12 +141,13 @@ ScalingEvent = Woken | Held | Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecision:
-    """One message of PHALANX_SCALING."""
+    """One message of PHALANX_SCALING. `epoch` is that of who decided; 0 without an election."""
 
     namespace: str
     hpa: str
     decided_at: datetime
     event: ScalingEvent
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

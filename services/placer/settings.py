@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from services.runtime.settings import ElectedSettings, bounded, choice
+from services.runtime.settings import GrpcSettings, bounded, choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacerSettings(ElectedSettings):
+class PlacerSettings(GrpcSettings):
     """What the placer is told."""
 
     settle_ms: int = bounded(50, minimum=0, maximum=60_000)

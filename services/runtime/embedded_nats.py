@@ -43,11 +43,13 @@ def nats_server_binary() -> Path:
 class EmbeddedNats:
     """One nats-server process. It keeps its port and its store when it is stopped and started again.
 
-    Without `store_dir` the store lives in a temporary directory, which is removed on exit.
+    Without `store_dir` the store lives in a temporary directory, which is removed on exit. Without JetStream it only
+    carries messages, so that somebody else can answer for JetStream.
     """
 
-    def __init__(self, *, store_dir: Path | None = None, port: int = 0) -> None:
+    def __init__(self, *, store_dir: Path | None = None, port: int = 0, has_jetstream: bool = True) -> None:
         """Keep what `start` needs; port 0 takes a free one."""
+        self._has_jetstream = has_jetstream
         self._temporary = None if store_dir else tempfile.TemporaryDirectory(prefix="phalanx-nats-")
         self._directory = store_dir or Path(self._temporary.name if self._temporary else "")
         self._port = port
@@ -122,13 +124,14 @@ class EmbeddedNats:
             self._temporary.cleanup()
 
     def _configuration(self) -> str:
+        jetstream = f"jetstream {{ store_dir: {json.dumps(str(self._directory))}, sync_interval: always }}"
         return "\n".join(
             (
                 f"listen: 127.0.0.1:{self._port or -1}",
                 f"ports_file_dir: {json.dumps(str(self._directory))}",
                 f"log_file: {json.dumps(str(self._log))}",
                 f"max_payload: {MAX_PAYLOAD}",
-                f"jetstream {{ store_dir: {json.dumps(str(self._directory))}, sync_interval: always }}",
+                jetstream if self._has_jetstream else "",
                 "",
             )
         )

@@ -107,19 +107,19 @@ class CommonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcSettings(CommonSettings):
-    """Settings of a service that also answers gRPC."""
-
-    grpc_address: str = address("0.0.0.0:50051")
-    """Where gRPC is served; port 0 takes a free one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectedSettings(GrpcSettings):
-    """Settings of a service of which one process does the work, while the others stand by and answer."""
+class ElectedSettings(CommonSettings):
+    """Settings of a service of which one process does the work, while the others stand by."""
 
     leader_election: bool = True
     """Whether several processes may run, of which one leads. Switched off, exactly one may run; it leads at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcSettings(ElectedSettings):
+    """Settings of an elected service that also answers gRPC, as a standby too."""
+
+    grpc_address: str = address("0.0.0.0:50051")
+    """Where gRPC is served; port 0 takes a free one."""
 
 
 def variable_of(field_name: str) -> str:

@@ -1,8 +1,8 @@
 """Replay the faults from the field, `python -m tests.cases.run [C01 …]`: a line for each, exit code 1 on a failure.
 
-Snapshot cases go through the solver (`check`), those about waking through its decisions (`scaling`), other event cases
-through the real services (`play`). A case is in force once
-Phalanx answers it whole; the others are listed, so that nobody takes silence for a pass.
+Snapshot cases go through the solver (`check`), those about waking through its decisions (`scaling`), those about
+the length of a queue through what reads it (`queues`), other event cases through the real services (`play`). A case is
+in force once Phalanx answers it whole; the others are listed, so that nobody takes silence for a pass.
 """
 
 import asyncio
@@ -20,11 +20,13 @@ from services.runtime.kube import KubeFault
 from tests.cases.check import FOLDER, Case, UnknownWord, judge, load_case, solve_case
 from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
 from tests.cases.play import play
+from tests.cases.queues import IN_FORCE as QUEUES_IN_FORCE
+from tests.cases.queues import judge_queue
 from tests.cases.scaling import IN_FORCE as SCALING_IN_FORCE
 from tests.cases.scaling import judge_scaling
 
 SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C05", "C06", "C07", "C08", "C09", "C10")
-IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE, *SCALING_IN_FORCE})
+IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE, *SCALING_IN_FORCE, *QUEUES_IN_FORCE})
 
 HEADING = "Each line names a fault that must not happen; ok: it did not happen here."
 
@@ -67,6 +69,8 @@ async def replay(case: Case, *, folder: Path) -> list[str]:
     try:
         if case.id in SCALING_IN_FORCE:
             return judge_scaling(case)
+        if case.id in QUEUES_IN_FORCE:
+            return await judge_queue(case)
         return judge(case, solve_case(case)) if case.is_snapshot else await play(case, folder=folder)
     except (UnknownWord, ServiceFailed, KubeFault, NatsServerFailed) as error:
         return [str(error)]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cases.check import find_case
 from tests.cases.play import IN_FORCE as EVENTS_IN_FORCE
+from tests.cases.queues import IN_FORCE as QUEUES_IN_FORCE
 from tests.cases.run import IN_FORCE, SNAPSHOTS_IN_FORCE, Outcome, all_cases, replay, run, summary
 from tests.cases.scaling import IN_FORCE as SCALING_IN_FORCE
 
@@ -25,6 +26,12 @@ async def test_events(case_id: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case_id", SCALING_IN_FORCE)
 async def test_scaling(case_id: str, tmp_path: Path) -> None:
     """The core decides each row as expected."""
+    assert await replay(find_case(case_id), folder=tmp_path) == []
+
+
+@pytest.mark.parametrize("case_id", QUEUES_IN_FORCE)
+async def test_queues(case_id: str, tmp_path: Path) -> None:
+    """What is read of each queue gives the decision that is expected."""
     assert await replay(find_case(case_id), folder=tmp_path) == []
 
 

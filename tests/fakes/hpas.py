@@ -30,6 +30,8 @@ class FakeHpas:
     outages: int = 0
     #: The moment at which whoever asks hears nothing any more: each request has one before its effect and one after.
     strike_at: int | None = None
+    #: Called at each of these moments, with its number.
+    before_moment: Callable[[int], None] = lambda _moment: None
     moments: int = 0
     struck: asyncio.Event = field(default_factory=asyncio.Event)
     lookups: int = 0
@@ -98,6 +100,7 @@ class FakeHpas:
     async def _moment(self) -> None:
         await asyncio.sleep(0)
         self.moments += 1
+        self.before_moment(self.moments)
         if self.moments == self.strike_at:
             self.struck.set()
             await asyncio.Event().wait()

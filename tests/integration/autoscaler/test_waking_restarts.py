@@ -51,6 +51,8 @@ async def autoscaler(scene: Scene, nats_server: EmbeddedNats, tmp_path: Path) ->
         "PHALANX_KUBECONFIG": str(tmp_path / "kubeconfig"),
         "PHALANX_CONFIG": str(tmp_path / "phalanx.yaml"),
         "PHALANX_SOURCE_INTERVAL_S": "60",
+        # There is one, and it need not wait for the key of the one that was killed.
+        "PHALANX_LEADER_ELECTION": "false",
     }
     process = LocalProcess(name="autoscaler", folder=tmp_path, environment=environment)
     process.start()

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Scene:
     nats: Client
     readiness: Readiness
     registry: CollectorRegistry
+    #: Ends the autoscaler.
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def jetstream(self) -> JetStreamContext:
@@ -151,17 +153,29 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def autoscaler(
-    kubeconfig: Path, *, nats_url: str, directory: Path, config: str, interval_s: float = 60.0
+    kubeconfig: Path,
+    *,
+    nats_url: str,
+    directory: Path,
+    config: str,
+    interval_s: float = 60.0,
+    instance: str = "test",
+    is_elected: bool = False,
 ) -> AsyncIterator[Runtime]:
     """Run an autoscaler; it reads on its own only once a minute, so that what happens sooner came by a hint."""
     file = directory / "phalanx.yaml"
     file.write_text(config)
     settings = AutoscalerSettings(
-        nats_url=nats_url, kubeconfig=kubeconfig, instance="test", config=file, source_interval_s=interval_s
+        nats_url=nats_url,
+        kubeconfig=kubeconfig,
+        instance=instance,
+        config=file,
+        source_interval_s=interval_s,
+        leader_election=is_elected,
     )
     runtime = Runtime(
         service="autoscaler",
-        instance="test",
+        instance=instance,
         readiness=Readiness(),
         registry=CollectorRegistry(),
         tracer=NoOpTracer(),
@@ -192,7 +206,13 @@ async def add_queue(jetstream: JetStreamContext, name: str = QUEUE) -> None:
 
 @contextlib.asynccontextmanager
 async def staged(
-    kubeconfig: Path, *, nats_url: str, directory: Path, config: str = "", interval_s: float = 60.0
+    kubeconfig: Path,
+    *,
+    nats_url: str,
+    directory: Path,
+    config: str = "",
+    interval_s: float = 60.0,
+    is_elected: bool = False,
 ) -> AsyncIterator[Scene]:
     """An empty namespace, a stream with one consumer, and an autoscaler between them."""
     connection = Client()
@@ -208,8 +228,14 @@ async def staged(
                 directory=directory,
                 config=config or configuration(QUEUE),
                 interval_s=interval_s,
+                is_elected=is_elected,
             ) as runtime:
-                scene = Scene(client=client, nats=connection, readiness=runtime.readiness, registry=runtime.registry)
-                yield scene
+                yield Scene(
+                    client=client,
+                    nats=connection,
+                    readiness=runtime.readiness,
+                    registry=runtime.registry,
+                    stopping=runtime.stopping,
+                )
     finally:
         await connection.close()

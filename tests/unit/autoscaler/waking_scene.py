@@ -22,6 +22,7 @@ from tests.builders import START
 from tests.fakes.bus import FakeBus
 from tests.fakes.clock import FakeClock
 from tests.fakes.hpas import FakeHpas, FakeQueues
+from tests.fakes.leadership import FakeLeadership
 from tests.hpas import hpa_manifest
 
 SOURCE = MetricSource(metric="queue_depth", jetstream=JetStreamSource(stream="S", consumer="infer"))
@@ -30,8 +31,11 @@ SOURCE = MetricSource(metric="queue_depth", jetstream=JetStreamSource(stream="S"
 class Scene:
     """A waker with one source, on fakes."""
 
-    def __init__(self, *, api: FakeHpas | None = None, bus: FakeBus | None = None) -> None:
+    def __init__(
+        self, *, api: FakeHpas | None = None, bus: FakeBus | None = None, leadership: FakeLeadership | None = None
+    ) -> None:
         """Put it together as `services.autoscaler.app` does; with `api` and `bus` it is a successor of another."""
+        self.leadership = leadership or FakeLeadership()
         self.clock = FakeClock(start=START)
         self.api, self.bus = api or FakeHpas(), bus or FakeBus()
         self.queues = FakeQueues(clock=self.clock, lengths={"infer": 0})
@@ -45,8 +49,17 @@ class Scene:
             interval_s=3600,
             changed=self.read,
         )
-        teller = Teller(self.api, stream=self.bus, instance="test", metrics=metrics, clock=self.clock)
-        self.waker = Waker(self.api, sources=book, teller=teller, metrics=metrics, clock=self.clock)
+        teller = Teller(
+            self.api,
+            stream=self.bus,
+            instance="test",
+            metrics=metrics,
+            clock=self.clock,
+            leadership=self.leadership,
+        )
+        self.waker = Waker(
+            self.api, sources=book, teller=teller, metrics=metrics, clock=self.clock, leadership=self.leadership
+        )
         self.book = book
 
     def read(self, metric: MetricKey) -> None:

@@ -11,20 +11,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScalingDecision(_message.Message):
-    __slots__ = ("namespace", "hpa", "decided_at", "woken", "held", "refused")
+    __slots__ = ("namespace", "hpa", "decided_at", "epoch", "woken", "held", "refused")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     HPA_FIELD_NUMBER: _ClassVar[int]
     DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     WOKEN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     hpa: str
     decided_at: _timestamp_pb2.Timestamp
+    epoch: int
     woken: Woken
     held: Held
     refused: Refused
-    def __init__(self, namespace: _Optional[str] = ..., hpa: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., woken: _Optional[_Union[Woken, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., hpa: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., woken: _Optional[_Union[Woken, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
 
 class Woken(_message.Message):
     __slots__ = ("replicas", "why")
