@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -23,10 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from services.core.constraints import LabelSelector, NodeRequirement, PodRules, PodTerm, SpreadConstraint
+from services.core.gangs import Gang, assemble, group_gang_id
 from services.core.inventory import Inventory
-from services.core.objects import Metadata, Node, NodeName, Pod, Uid
-from services.core.policy import TopologyLevel
-from services.core.solver import Placement, Refusal, solve
+from services.core.objects import Metadata, Node, NodeName, Pod, PodGroup, Uid
+from services.core.policy import TopologyLevel, TopologyPolicy
+from services.core.solver import Placement
+from services.core.trying import try_gang
 
 RESULT = Path("build/bench-placement.json")
 NODES, GPUS = 5_000, 8
@@ -59,14 +61,15 @@ def node(index: int, *, gpus: int = GPUS) -> Node:
     return Node(metadata=Metadata(name=f"n{index:05}", uid=Uid(f"uid-{index}"), labels=labels), allocatable=offered)
 
 
-def cluster(*, used: Callable[[int], int] = lambda _index: 0) -> Inventory:
+def cluster(*, used: Callable[[int], int] = lambda _index: 0, priority: int = 0) -> Inventory:
     """The nodes, with some of their GPUs in use by one pod on each."""
     inventory = Inventory()
     for index in range(NODES):
         inventory.put_node(node(index))
         gpus = used(index)
         if gpus:
-            inventory.place(pod(f"old-{index}", gpus=gpus), on=NodeName(f"n{index:05}"))
+            old = replace(pod(f"old-{index}", gpus=gpus), priority=priority)
+            inventory.place(old, on=NodeName(f"n{index:05}"))
     return inventory
 
 
@@ -81,6 +84,12 @@ def pod(name: str, *, gpus: int, cpu: int = 1_000, rules: PodRules | None = None
 def gang(count: int, *, gpus: int, name: str = "w", cpu: int = 1_000, rules: PodRules | None = None) -> tuple[Pod, ...]:
     """Equal members."""
     return tuple(pod(f"{name}-{index}", gpus=gpus, cpu=cpu, rules=rules) for index in range(count))
+
+
+def as_gang(members: tuple[Pod, ...]) -> Gang:
+    """The members as a gang that needs all of them."""
+    group = PodGroup(metadata=Metadata(name="w", namespace="team-a", uid=Uid("w")), min_count=len(members))
+    return assemble(group_gang_id(group), pods=members, group=group)
 
 
 def rows() -> list[Row]:
@@ -109,6 +118,13 @@ def rows() -> list[Row]:
             is_placed=False,
             goal_ms=50.0,
         ),
+        Row(
+            name="the same, told what pre-emption could do",
+            members=gang(64, gpus=8),
+            inventory=cluster(used=lambda index: 5 + index % 3, priority=-1),
+            is_placed=False,
+            goal_ms=50.0,
+        ),
         Row(name="three unequal classes, 300 members", members=unequal, inventory=half, goal_ms=100.0),
         Row(name="10 pods, preferring one rack", members=gang(10, gpus=8), inventory=half, levels=levels),
         Row(name="100 pods apart by hostname", members=gang(100, gpus=2, rules=apart), inventory=half),
@@ -123,12 +139,13 @@ def measure(row: Row, *, rounds: int) -> list[float]:
     for number in range(rounds + 1):
         # A node changes, as one always has.
         row.inventory.put_node(node(number))
+        item = as_gang(row.members)
         started_s = time.perf_counter()
         snapshot = row.inventory.snapshot(row.members)
-        answer = solve(snapshot, members=row.members, needed=len(row.members), levels=row.levels)
+        answer = try_gang(item, snapshot, topology=TopologyPolicy(levels=row.levels))
         took_ms = 1000 * (time.perf_counter() - started_s)
         if isinstance(answer, Placement) != row.is_placed:
-            told = [reason.message for reason in answer.reasons] if isinstance(answer, Refusal) else "placed"
+            told = "placed" if isinstance(answer, Placement) else [reason.message for reason in answer.reasons]
             raise RuntimeError(f"{row.name}: expected placed: {row.is_placed}, got {told}")
         if number:
             times_ms.append(took_ms)

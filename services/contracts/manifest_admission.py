@@ -1,7 +1,8 @@
 """What an API server adds to manifests before it stores them, as far as placement reads it.
 
 Manifests that a person writes state limits and the name of a PriorityClass; the stored objects state requests and a
-number. Objects that have a uid or a status come from an API server and are left as they are.
+number. Objects that have a uid or a status come from an API server and are left as they are, but for a class that they
+name without the number: files that were written by hand have that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,13 +45,15 @@ def priorities_of(documents: Iterable[Manifest]) -> Mapping[str, int]:
 
 def admitted(kind: Kind, manifest: Manifest, *, priorities: Mapping[str, int]) -> Manifest:
     """Return the manifest as it would be stored. Raises FieldError."""
-    if kind not in {Kind.POD, Kind.POD_GROUP} or is_admitted(manifest):
+    if kind not in {Kind.POD, Kind.POD_GROUP}:
         return manifest
+    is_stored = is_admitted(manifest)
     spec = dict(mapping_at(manifest, "spec", at="spec"))
     class_name = text_at(spec, "priorityClassName", at="spec.priorityClassName")
-    if spec.get("priority") is None and class_name in priorities:
+    # A class that is named counts whatever the status says: who stores the name stores the number as well.
+    if spec.get("priority") is None and class_name in priorities and (class_name or not is_stored):
         spec["priority"] = priorities[class_name]
-    if kind is Kind.POD:
+    if kind is Kind.POD and not is_stored:
         spec = _with_requests(spec)
     return {**manifest, "spec": spec}
 

@@ -21,6 +21,7 @@ def fill_pod(event: pb.ClusterEvent, item: core.Pod) -> None:
             gated=item.is_gated,
             requests=dict(item.requests),
             priority=item.priority,
+            never_preempts=item.never_preempts,
             node_selector=dict(item.node_selector),
             has_node_affinity=item.node_affinity is not None,
             node_affinity=[encode_term(term) for term in item.node_affinity or ()],
@@ -52,6 +53,7 @@ def read_pod(metadata: Metadata, event: pb.ClusterEvent) -> core.Pod:
         is_gated=pod.gated,
         requests=dict(pod.requests),
         priority=pod.priority,
+        never_preempts=pod.never_preempts,
         node_selector=dict(pod.node_selector),
         node_affinity=tuple(decode_term(term) for term in pod.node_affinity) if pod.has_node_affinity else None,
         tolerations=tuple(

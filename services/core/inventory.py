@@ -5,7 +5,7 @@ is judged of every node once (`services.core.judgements`) is kept, and renewed f
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from services.core.labels import NamespaceLabels
 from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import Node, NodeName, Pod, Uid
 from services.core.occupants import Occupant, Occupants
+from services.core.preemptible import Preemptible
 from services.core.quantities import MAX_AMOUNT, Resources
 from services.core.sizes import Size, SizeMix
 from services.core.storage import Storage
@@ -50,6 +51,7 @@ class Snapshot:
     namespaces: NamespaceLabels
     mix: Mapping[Size, int]
     """The sizes seen lately, for which room should stay useful."""
+    preemptible: Preemptible
     ignored: frozenset[Uid] = frozenset()
     """Occupants that count for nothing: those whose own places are in question."""
     placed: dict[Uid, Occupant] = field(default_factory=dict)
@@ -79,6 +81,31 @@ class Snapshot:
         """Return the namespaces of all that hold a place."""
         return frozenset((*self.occupants.namespaces(), *(one.pod.metadata.namespace for one in self.placed.values())))
 
+    def without_lower_than(self, priority: int) -> "tuple[Snapshot, int] | None":
+        """Return the snapshot as it were without the pods of lower priority, and how many these are; None without any.
+
+        Whom this decision placed stays. None also where their amounts cannot be added up.
+        """
+        lower = self.occupants.uids_below(priority) - self.ignored
+        if not lower:
+            return None
+        size, width = self.free.shape
+        freed = self.preemptible.below(
+            priority, occupants=self.occupants, rows=self.rows, columns=self.columns, size=len(self.names)
+        )
+        if freed is None:
+            return None
+        roomier = replace(
+            self, free=self.free + freed[:size, :width], ignored=self.ignored | lower, placed=dict(self.placed)
+        )
+        for uid in self.ignored:
+            # Their room was free before.
+            one = self.occupants.get(uid)
+            row = None if one is None or one.pod.priority >= priority else self.rows.get(one.node)
+            for resource, amount in one.pod.requests.items() if one is not None and row is not None else ():
+                roomier.free[row, self.columns[resource]] -= min(amount, MAX_AMOUNT)
+        return roomier, len(lower)
+
     def verdicts_for(self, constraints: Constraints) -> Verdicts:
         """Return the verdict of every node, also for constraints for which the snapshot was not made."""
         known = self.verdicts.get(constraints)
@@ -102,6 +129,7 @@ class Inventory:
         self.occupants = Occupants()
         self.storage = Storage()
         self.mix = SizeMix()
+        self.preemptible = Preemptible()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         # What pods use by node, exactly, whether it was seen yet or not: the array above holds it as far as 64 bits go.
         self._in_use: dict[NodeName, dict[str, int]] = {}
@@ -143,6 +171,7 @@ class Inventory:
         self._allocatable[row, :] = 0
         self._used[row, :] = 0
         self._vacant.append(row)
+        self.preemptible.clear()
         self._judgements.put(row, None)
         self._ranks = None
 
@@ -151,12 +180,14 @@ class Inventory:
         self.leave(pod.metadata.uid)
         self.occupants.put(pod, on=on)
         self._add(on, requests=pod.requests, sign=1)
+        self._follow(Occupant(pod=pod, node=on), sign=1)
 
     def leave(self, uid: Uid) -> Occupant | None:
         """Take a pod's place from it, and return what it was."""
         known = self.occupants.remove(uid)
         if known is not None:
             self._add(known.node, requests=known.pod.requests, sign=-1)
+            self._follow(known, sign=-1)
         return known
 
     def charge(self, name: NodeName, *, requests: Resources) -> None:
@@ -220,6 +251,7 @@ class Inventory:
             storage=self.storage,
             namespaces=self.namespaces,
             mix=self.mix.coarse(),
+            preemptible=self.preemptible,
             ignored=without,
         )
 
@@ -245,6 +277,13 @@ class Inventory:
         if not in_use:
             del self._in_use[name]
 
+    def _follow(self, one: Occupant, *, sign: int) -> None:
+        row = self._rows.get(one.node)
+        if row is not None:
+            self.preemptible.add(
+                row, requests=one.pod.requests, columns=self._columns, priority=one.pod.priority, sign=sign
+            )
+
     def _new_row(self, name: NodeName) -> int:
         if self._vacant:
             row = self._vacant.pop()
@@ -257,6 +296,7 @@ class Inventory:
                 self._grow_rows()
         self._rows[name] = row
         self._ranks = None
+        self.preemptible.clear()
         for resource, amount in self._in_use.get(name, {}).items():
             column = self._column(resource)
             self._used[row, column] = min(amount, _MOST_USED)
@@ -272,6 +312,7 @@ class Inventory:
         if column is None:
             column = len(self._columns)
             self._columns[resource] = column
+            self.preemptible.clear()
             if column >= self._allocatable.shape[1]:
                 extra = self._allocatable.shape[1]
                 self._allocatable = np.pad(self._allocatable, ((0, 0), (0, extra)))

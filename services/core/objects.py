@@ -112,6 +112,7 @@ class Pod:
     is_gated: bool = False
     requests: Resources = field(default_factory=dict)
     priority: int = 0
+    never_preempts: bool = False
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()

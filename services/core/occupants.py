@@ -18,13 +18,14 @@ class Occupant:
 
 
 class Occupants:
-    """Occupants by namespace, and those apart that have rules which concern others."""
+    """Occupants by namespace and by priority, and those apart that have rules which concern others."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._all: dict[Uid, Occupant] = {}
         self._by_namespace: dict[str, dict[Uid, Occupant]] = {}
         self._with_rules: dict[Uid, Occupant] = {}
+        self._by_priority: dict[int, dict[Uid, Occupant]] = {}
 
     def put(self, pod: Pod, *, on: NodeName) -> None:
         """Add a pod, or replace what was known of it."""
@@ -33,6 +34,7 @@ class Occupants:
         uid = pod.metadata.uid
         self._all[uid] = one
         self._by_namespace.setdefault(pod.metadata.namespace, {})[uid] = one
+        self._by_priority.setdefault(pod.priority, {})[uid] = one
         rules = pod.rules
         if rules.anti_affinity or rules.host_ports or rules.disks or rules.claims:
             self._with_rules[uid] = one
@@ -47,6 +49,10 @@ class Occupants:
         del self._by_namespace[namespace][uid]
         if not self._by_namespace[namespace]:
             del self._by_namespace[namespace]
+        priority = one.pod.priority
+        del self._by_priority[priority][uid]
+        if not self._by_priority[priority]:
+            del self._by_priority[priority]
         return one
 
     def get(self, uid: Uid) -> Occupant | None:
@@ -61,6 +67,16 @@ class Occupants:
         """Return the occupants of one namespace."""
         return iter(self._by_namespace.get(namespace, {}).values())
 
+    def below(self, priority: int) -> Iterator[Occupant]:
+        """Return the occupants of lower priority."""
+        for known, pods in self._by_priority.items():
+            if known < priority:
+                yield from pods.values()
+
+    def uids_below(self, priority: int) -> frozenset[Uid]:
+        """Return the uids of the occupants of lower priority."""
+        return frozenset().union(*(pods.keys() for known, pods in self._by_priority.items() if known < priority))
+
     def with_rules(self) -> Iterator[Occupant]:
         """Return those with anti-affinity, host ports, disks or claims."""
         return iter(self._with_rules.values())
@@ -70,4 +86,5 @@ class Occupants:
         twin = Occupants()
         twin._all, twin._with_rules = dict(self._all), dict(self._with_rules)
         twin._by_namespace = {name: dict(pods) for name, pods in self._by_namespace.items()}
+        twin._by_priority = {priority: dict(pods) for priority, pods in self._by_priority.items()}
         return twin

@@ -81,6 +81,8 @@ class ReasonCode(StrEnum):
     CLAIM_NODE_MISMATCH = "ClaimNodeMismatch"
     CLAIM_LIMIT_EXCEEDED = "ClaimLimitExceeded"
     CLAIM_NOT_SUPPORTED = "ClaimNotSupported"
+    PREEMPTION_WOULD_HELP = "PreemptionWouldHelp"
+    PREEMPTION_NOT_ENOUGH = "PreemptionNotEnough"
     METRIC_UNKNOWN = "MetricUnknown"
     TARGET_SHARED = "TargetShared"
     TARGET_NOT_FOUND = "TargetNotFound"

@@ -45,6 +45,7 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
         is_gated=bool(objects_at(spec, "schedulingGates", at="spec.schedulingGates")),
         requests=effective_requests(manifest),
         priority=integer_at(spec, "priority", at="spec.priority"),
+        never_preempts=text_at(spec, "preemptionPolicy", at="spec.preemptionPolicy") == "Never",
         node_selector=text_mapping_at(spec, "nodeSelector", at="spec.nodeSelector"),
         node_affinity=required_node_terms(spec),
         tolerations=tuple(

@@ -24,6 +24,7 @@ from services.core.policy import TopologyLevel
 from services.core.quantities import Resources, shown
 from services.core.reasons import Reason, ReasonCode
 from services.core.solving.board import Board, Move
+from services.core.solving.bounds import most_of_all
 from services.core.solving.classes import classes_of
 from services.core.solving.compiling import compiled
 from services.core.solving.explaining import reasons_of, text_of_rule
@@ -49,6 +50,14 @@ class Refusal:
     partial: Mapping[Uid, NodeName]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """So many members were found a place; `most` are possible where that is proved to be less than needed."""
+
+    found: int
+    most: int | None
+
+
 def solve(
     snapshot: Snapshot,
     *,
@@ -68,14 +77,7 @@ def solve(
     pods = tuple(members)
     classes = classes_of(pods, snapshot=snapshot, excluded_nodes=excluded_nodes or {}, subgroups=wish.subgroups)
     board = compiled(snapshot, classes)
-    aim = Aim(
-        needed=needed,
-        requests=wish.requests,
-        levels=tuple(levels),
-        siblings=tuple(
-            Sibling(node=pod.node, subgroup=wish.subgroups.get(pod.metadata.uid, "")) for pod in placed if pod.node
-        ),
-    )
+    aim = _aim(needed=needed, wish=wish, levels=levels, placed=placed)
     finding = find(board, aim)
     board.back_to(0)
     _go_through(board, finding.moves)
@@ -88,6 +90,27 @@ def solve(
         if pod.metadata.uid in nodes:
             snapshot.placed[pod.metadata.uid] = Occupant(pod=pod, node=nodes[pod.metadata.uid])
     return Placement(nodes=nodes)
+
+
+def estimate(
+    snapshot: Snapshot,
+    *,
+    members: Iterable[Pod],
+    needed: int,
+    excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None,
+    wish: TopologyWish = NO_WISH,
+    levels: Sequence[TopologyLevel] = (),
+    placed: Iterable[Pod] = (),
+) -> Estimate:
+    """Return how many members could be placed, without search: what is asked beside a decision has to be cheap."""
+    classes = classes_of(members, snapshot=snapshot, excluded_nodes=excluded_nodes or {}, subgroups=wish.subgroups)
+    board = compiled(snapshot, classes)
+    aim = _aim(needed=needed, wish=wish, levels=levels, placed=placed, is_searched=False)
+    finding = find(board, aim)
+    board.back_to(0)
+    if finding.placed >= needed or not finding.is_proved:
+        return Estimate(found=finding.placed, most=None)
+    return Estimate(found=finding.placed, most=max(finding.placed, min(most_of_all(board), needed - 1)))
 
 
 def check(
@@ -115,6 +138,25 @@ def check(
             snapshot.placed[uid] = Occupant(pod=pods[uid], node=nodes[uid])
     snapshot.free[:] = board.free
     return reasons | _apart_from_the_others(snapshot, nodes=nodes, misfits=reasons, wish=wish, placed=tuple(placed))
+
+
+def _aim(
+    *,
+    needed: int,
+    wish: TopologyWish,
+    levels: Sequence[TopologyLevel],
+    placed: Iterable[Pod],
+    is_searched: bool = True,
+) -> Aim:
+    subgroups = wish.subgroups
+    siblings = (Sibling(node=pod.node, subgroup=subgroups.get(pod.metadata.uid, "")) for pod in placed if pod.node)
+    return Aim(
+        needed=needed,
+        requests=wish.requests,
+        levels=tuple(levels),
+        siblings=tuple(siblings),
+        is_searched=is_searched,
+    )
 
 
 def _nodes(board: Board, moves: Iterable[Move]) -> dict[Uid, NodeName]:

@@ -1,7 +1,7 @@
 """One attempt to place one gang on a snapshot: quorum, settings, then the solver."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from services.core.degraded import terms_reasons
@@ -12,6 +12,7 @@ from services.core.inventory import Snapshot
 from services.core.names import REPAIR_WINDOW_ANNOTATION
 from services.core.objects import NodeName, Uid
 from services.core.policy import TopologyPolicy
+from services.core.preempting import preemption_reasons
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal, solve
@@ -51,7 +52,7 @@ def try_gang(
     )
     if reasons:
         return Hopeless(reasons=reasons)
-    return solve(
+    answer = solve(
         snapshot,
         members=gang.open,
         needed=gang.needed,
@@ -60,6 +61,10 @@ def try_gang(
         levels=levels.levels,
         placed=gang.placed,
     )
+    if isinstance(answer, Refusal):
+        told = preemption_reasons(gang, snapshot, excluded_nodes=excluded_nodes, topology=levels)
+        return replace(answer, reasons=(*answer.reasons, *told))
+    return answer
 
 
 def settings_reasons(gang: Gang) -> tuple[Reason, ...]:

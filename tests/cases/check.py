@@ -206,6 +206,12 @@ def _report(wanted: Mapping[str, str], result: Result) -> Iterable[str]:
             yield f"group {name}: expected the report to say {meaning.strip()!r} (missing {missing}), got {told!r}"
 
 
+def _nobody(wanted: Any, _result: Result) -> Iterable[str]:
+    """A plan evicts and nominates nobody in this release; a case that asks for it is not in force."""
+    if wanted:
+        yield f"expected {wanted!r}, but nobody is evicted or nominated"
+
+
 def _never(_wanted: str, _result: Result) -> Iterable[str]:
     """A snapshot has one moment: what must never happen is covered by what must hold in it."""
     return ()
@@ -221,6 +227,8 @@ JUDGEMENTS: Mapping[str, Callable[[Any, Result], Iterable[str]]] = {
     "unbound": _unbound,
     "distinctNodes": _distinct_nodes,
     "report": _report,
+    "evict": _nobody,
+    "nominate": _nobody,
     "never": _never,
 }
 

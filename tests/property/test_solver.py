@@ -160,3 +160,43 @@ def test_more_room_never_places_fewer_equal_members(
     more = [*cluster, builders.node("n9")]
     after = solve(snapshot_of(more, used=used, pods=equal), members=equal, needed=1)
     assert len(placed(after)) >= len(placed(before))
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from(["n0", "n1", "gone"]), st.integers(0, 3), st.integers(0, 9)),
+    max_size=12,
+)
+"""Pod, node, priority (0 takes the pod away), GPUs."""
+
+
+@given(steps=STEPS, asked=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_room_without_lower_pods_is_that_of_a_cluster_without_them(
+    steps: list[tuple[int, str, int, int]], asked: list[int]
+) -> None:
+    """Whatever came and went between two questions: what is kept for a priority equals what is counted anew."""
+    inventory = Inventory()
+    for index in range(2):
+        inventory.put_node(builders.node(f"n{index}"))
+    there: dict[int, tuple[Pod, NodeName]] = {}
+    for index, name, priority, gpus in steps:
+        one = builders.pod(f"p{index}", gpus=gpus, priority=priority)
+        inventory.leave(one.metadata.uid)
+        there.pop(index, None)
+        if priority:
+            inventory.place(one, on=NodeName(name))
+            there[index] = (one, NodeName(name))
+        for threshold in asked:
+            lower = sum(one.priority < threshold for one, _ in there.values())
+            found = inventory.snapshot().without_lower_than(threshold)
+            assert (found is None) == (lower == 0)
+            if found is None:
+                continue
+            kept = Inventory()
+            for number in range(2):
+                kept.put_node(builders.node(f"n{number}"))
+            for one, node in there.values():
+                if one.priority >= threshold:
+                    kept.place(one, on=node)
+            assert found[1] == lower
+            width = len(kept.snapshot().columns)
+            assert (found[0].free[:, :width] == kept.snapshot().free).all()

@@ -28,12 +28,16 @@ class Sibling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What is to be found: at least `needed` members, together as the requests say."""
+    """What is to be found: at least `needed` members, together as the requests say.
+
+    Without `is_searched` only what is cheap is tried: filling, and proofs by counting.
+    """
 
     needed: int
     requests: tuple[TopologyRequest, ...] = ()
     levels: tuple[TopologyLevel, ...] = ()
     siblings: tuple[Sibling, ...] = ()
+    is_searched: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +150,7 @@ def _search_regions(board: Board, demands: Sequence[Demand], aim: Aim, finding: 
     for region in regions:
         if counted or most_of_all(board, masks=region.masks) < aim.needed:
             continue
-        outcome = _search(board, aim, masks=region.masks, budget=budget)
+        outcome = _search(board, aim, masks=region.masks, budget=budget) if aim.is_searched else Outcome.GAVE_UP
         if outcome is Outcome.FOUND:
             if aim.needed < total:
                 fill(board, Filling(order=tuple(range(len(board.classes))), masks=region.masks))

@@ -100,6 +100,13 @@ def test_priorities_come_from_the_classes() -> None:
     assert found == {"g": 1000, "high": 1000, "system-node-critical": 2_000_001_000, "elsewhere": 0, "none": 7}
 
 
+def test_a_bound_pod_has_the_priority_of_its_class() -> None:
+    """Written by hand with a status, and the name of a class alone: it is no pod of priority 0."""
+    vital = {"kind": "PriorityClass", "metadata": {"name": "vital"}, "value": 1000}
+    pod = written_pod(priorityClassName="vital", nodeName="n1") | {"status": {"phase": "Running"}}
+    assert [item.priority for item in read(pod, vital) if isinstance(item, Pod)] == [1000]
+
+
 @pytest.mark.parametrize(
     ("spec", "count"),
     [

@@ -139,7 +139,7 @@ class Taint(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable", "failure", "rejected_at", "devices")
+    __slots__ = ("scheduler_name", "group", "node", "phase", "gated", "requests", "priority", "node_selector", "node_affinity", "tolerations", "unsupported", "started", "unscheduled_reason", "has_node_affinity", "rules", "unreadable", "never_preempts", "failure", "rejected_at", "devices")
     class RequestsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +170,7 @@ class Pod(_message.Message):
     HAS_NODE_AFFINITY_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    NEVER_PREEMPTS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     REJECTED_AT_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -189,10 +190,11 @@ class Pod(_message.Message):
     has_node_affinity: bool
     rules: PodRules
     unreadable: str
+    never_preempts: bool
     failure: str
     rejected_at: _timestamp_pb2.Timestamp
     devices: PodDevices
-    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ..., failure: _Optional[str] = ..., rejected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Union[PodDevices, _Mapping]] = ...) -> None: ...
+    def __init__(self, scheduler_name: _Optional[str] = ..., group: _Optional[str] = ..., node: _Optional[str] = ..., phase: _Optional[str] = ..., gated: _Optional[bool] = ..., requests: _Optional[_Mapping[str, int]] = ..., priority: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., node_affinity: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., unsupported: _Optional[_Iterable[str]] = ..., started: _Optional[bool] = ..., unscheduled_reason: _Optional[str] = ..., has_node_affinity: _Optional[bool] = ..., rules: _Optional[_Union[PodRules, _Mapping]] = ..., unreadable: _Optional[str] = ..., never_preempts: _Optional[bool] = ..., failure: _Optional[str] = ..., rejected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Union[PodDevices, _Mapping]] = ...) -> None: ...
 
 class PodDevices(_message.Message):
     __slots__ = ("claims", "extended", "extended_claim")
