@@ -70,6 +70,15 @@ demo-audit: $(STAMP) ## real control planes, broken on purpose, and what the aud
 kubernetes: $(STAMP) ## build the pinned Kubernetes control plane, once (9 minutes on two cores)
 	@$(PYTHON) -m tests.kubernetes.build
 
+deploy-tools: $(STAMP) ## kubectl and helm, for the manifests and their tests
+	@$(PYTHON) -m tests.kubernetes.build --deploying
+
+manifests: $(STAMP) ## render the chart with its defaults into deploy/default
+	@$(PYTHON) -m tests.deploy.render
+
+images: $(STAMP) ## one image per service; BASE=packages where no registry can be reached
+	@$(PYTHON) -m deploy.images $(if $(BASE),--base "$(BASE)") --measure
+
 kubernetes-node: $(STAMP) ## the same, with kubelet and kube-proxy
 	@$(PYTHON) -m tests.kubernetes.build --node
 
@@ -108,6 +117,8 @@ long: $(STAMP) ## more property examples, all of chaos, 300 scenarios beside kub
 
 lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
+	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml -c requirements.lock --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -o deploy/images/requirements.lock
 
 suites-table: $(STAMP) ## write the table of the suites, with the last times, into ARCHITECTURE.md
 	@$(PYTHON) -m tests.suites.document

@@ -1,4 +1,4 @@
-"""Builds the pinned control plane once per machine: `python -m tests.kubernetes.build [--node]`.
+"""Builds the pinned control plane once per machine: `python -m tests.kubernetes.build [--node] [--deploying]`.
 
 Kubernetes publishes no binaries through package registries that a test could pin by hash, but it is a Go
 module. So `go.mod` beside this file pins it (`etcd/go.mod` pins etcd, whose requirements differ), and this
@@ -71,6 +71,21 @@ NODE = (
 """What a real node needs besides."""
 
 
+HELM_VERSION = "3.19.0"
+"""Version that `helm/go.mod` pins."""
+
+DEPLOYING = (
+    _kubernetes("kubectl", cold_build_minutes=1.0),
+    Binary(
+        name=f"helm-{HELM_VERSION}",
+        package="helm.sh/helm/v3/cmd/helm",
+        module_dir=HERE / "helm",
+        cold_build_minutes=2.0,
+    ),
+)
+"""What renders and applies the manifests of `deploy/`."""
+
+
 def binding_loop() -> Binary:
     """The loop that `bench.binder` compares the binder with; its name changes with its source, as nothing else does."""
     source = (HERE / "bindingloop" / "main.go").read_bytes()
@@ -135,10 +150,10 @@ def _go_version(go: Path) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
-def ensure(*, node: bool = False, further: Sequence[Binary] = (), console: Console | None = None) -> Path:
+def ensure(*, further: Sequence[Binary] = (), console: Console | None = None) -> Path:
     """The folder with all wanted binaries, building those that are missing."""
     out = console or Console(stderr=True, soft_wrap=True)
-    wanted = CONTROL_PLANE + (NODE if node else ()) + tuple(further)
+    wanted = CONTROL_PLANE + tuple(further)
     folder = assets_dir()
     if not missing(wanted, folder=folder):
         out.print(f"Kubernetes {KUBERNETES_VERSION} is ready in {folder}", highlight=False)
@@ -234,10 +249,11 @@ def _wait(process: subprocess.Popen[bytes], binary: Binary, console: Console) ->
 
 @click.command()
 @click.option("--node", is_flag=True, help="Build kubelet and kube-proxy too.")
-def main(*, node: bool) -> None:
+@click.option("--deploying", is_flag=True, help="Build kubectl and helm too.")
+def main(*, node: bool, deploying: bool) -> None:
     """Build etcd and the Kubernetes control plane for the tests, once per machine and version."""
     try:
-        ensure(node=node)
+        ensure(further=(*(NODE if node else ()), *(DEPLOYING if deploying else ())))
     except BuildError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -97,10 +97,25 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="kubernetes",
         about="the pinned control plane, built once per machine",
-        minutes=14,
+        minutes=12,
         steps=(_python("build", "-m", "tests.kubernetes.build"),),
         is_setup=True,
         how_to_get="make kubernetes",
+    ),
+    Suite(
+        name="deploy-tools",
+        about="kubectl and helm, built once per machine",
+        minutes=5,
+        steps=(_python("build", "-m", "tests.kubernetes.build", "--deploying"),),
+        is_setup=True,
+        how_to_get="make deploy-tools",
+    ),
+    Suite(
+        name="deploy",
+        about="the chart and the plain manifests, rendered by helm, judged by the real API server",
+        minutes=2,
+        steps=(_pytest("tests/deploy"),),
+        needs=("kubernetes", "deploy-tools"),
     ),
     Suite(
         name="contract-kubernetes",

@@ -1,0 +1,1 @@
+"""The images of the services: `make images`, or `python -m deploy.images --help`."""
