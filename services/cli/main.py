@@ -14,6 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "dead-letters": "services.cli.dead_letters:dead_letters",
     "config": "services.cli.config_file:config",
     "audit": "services.cli.audit.command:audit",
+    "taint": "services.cli.taint.command:taint",
     "settings": "services.cli.settings_reference:settings",
 }
 

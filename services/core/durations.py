@@ -16,7 +16,7 @@ class DurationError(ValueError):
     """Text that is not a duration, or one that is too long."""
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_duration(text: str, *, longest: timedelta = MAX_DURATION) -> timedelta:
     """Return the duration. Raises DurationError."""
     if _WHOLE.fullmatch(text) is None:
         raise DurationError(f"expected a duration such as 30s, 2m or 0s, got {text[:_MOST_CHARACTERS]!r}")
@@ -26,6 +26,8 @@ def parse_duration(text: str) -> timedelta:
         if len(text) <= _MOST_CHARACTERS
         else None
     )
-    if total_ms is None or total_ms > MAX_DURATION // timedelta(milliseconds=1):
-        raise DurationError(f"expected a duration of at most 24h, got {text[:_MOST_CHARACTERS]!r}")
+    if total_ms is None or total_ms > longest // timedelta(milliseconds=1):
+        raise DurationError(
+            f"expected a duration of at most {longest // timedelta(hours=1)}h, got {text[:_MOST_CHARACTERS]!r}"
+        )
     return timedelta(milliseconds=total_ms)
