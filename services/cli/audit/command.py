@@ -13,12 +13,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from services.cli.audit.checks import CHECKS
 from services.cli.audit.collecting import collect
+from services.cli.audit.documents import TEXTS
 from services.cli.audit.dumps import UnusableDump, load, save
 from services.cli.audit.evidence import Evidence
 from services.cli.audit.findings import SEVERITIES, Report
 from services.cli.audit.judging import audit as judge
+from services.cli.audit.proxy_migration import migration_of
 from services.cli.audit.registry import TARGETS
-from services.cli.audit.rendering import TEXTS, show_table
+from services.cli.audit.rendering import show_table
 from services.cli.audit.sources import SOURCES
 from services.runtime.kube import KubeClient, KubeConfigError
 
@@ -70,10 +72,11 @@ def audit(
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
     report = judge(evidence, checks=CHECKS, target=target)
+    migration = migration_of(evidence)
     if output == "table":
-        show_table(report, CHECKS, console=Console())
+        show_table(report, CHECKS, console=Console(), migration=migration)
     else:
-        click.echo(TEXTS[output](report, CHECKS))
+        click.echo(TEXTS[output](report, CHECKS, migration=migration))
     sys.exit(exit_code(report, fail_on=fail_on))
 
 

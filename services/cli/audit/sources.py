@@ -88,7 +88,7 @@ SOURCES: tuple[Source, ...] = (
         "nodes",
         "Node",
         about="kernels, container runtimes, kubelets",
-        keep=(*_META, "status.nodeInfo"),
+        keep=(*_META, "metadata.labels", "status.nodeInfo"),
     ),
     _list(
         "pods",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from services.cli.audit.checks.proxy import ProxySettings, settings_of
-from services.cli.audit.evidence import subject_of
+from services.cli.audit.evidence import Evidence, Manifest, subject_of
 from services.cli.audit.findings import Finding, Severity
 from services.cli.audit.registry import Case, Check, Finder, minor_of
 
@@ -11,7 +11,7 @@ _THEME = "kube-proxy"
 _PROXY = ("proxy-config", "daemonsets")
 OLDEST_KERNEL = (5, 13)
 _EXPOSED = frozenset({"NodePort", "LoadBalancer"})
-_HOOKED = {
+HOOKED = {
     "calico-node": "Calico's iptables data plane",
     "canal": "Calico's iptables data plane",
     "weave-net": "Weave's iptables rules",
@@ -32,6 +32,34 @@ _LOST_IPVS = {
 }
 
 
+def can_run_nftables(node: Manifest) -> bool:
+    """Tell whether a node's kernel can run mode nftables; one that does not say its version is given the benefit."""
+    kernel = minor_of(str((node["status"].get("nodeInfo") or {}).get("kernelVersion", "")))
+    return kernel == (0, 0) or kernel >= OLDEST_KERNEL
+
+
+def exposed_services(evidence: Evidence) -> list[Manifest]:
+    """Return the services with node ports."""
+    return [
+        item
+        for item in evidence.items("services")
+        if item["spec"].get("type") in _EXPOSED
+        and any(port.get("nodePort") for port in item["spec"].get("ports") or ())
+    ]
+
+
+def lost_settings(settings: ProxySettings) -> list[tuple[str, object, str]]:
+    """Return the ipvs settings that have no counterpart: name, value, and what is lost."""
+    given = settings.document.get("ipvs") or {}
+    if settings.mode != "ipvs":
+        return []
+    return [
+        (name, given[name], meaning)
+        for name, meaning in _LOST_IPVS.items()
+        if given.get(name) and given[name] not in {"rr", "0s"}
+    ]
+
+
 def _moving(case: Case) -> list[ProxySettings]:
     """Return the settings of kube-proxies that have yet to move."""
     return [one for one in settings_of(case.evidence) if one.mode != "nftables"]
@@ -43,9 +71,9 @@ def _old_kernels(case: Case) -> Iterator[Finding]:
     if not list(settings_of(case.evidence)):
         return
     for node in case.evidence.items("nodes"):
-        kernel = str((node["status"].get("nodeInfo") or {}).get("kernelVersion", ""))
-        if minor_of(kernel) == (0, 0) or minor_of(kernel) >= OLDEST_KERNEL:
+        if can_run_nftables(node):
             continue
+        kernel = node["status"]["nodeInfo"]["kernelVersion"]
         yield find(
             Severity.ERROR if not _moving(case) else Severity.WARNING,
             subject=subject_of(node, kind="node"),
@@ -61,12 +89,7 @@ def _node_ports(case: Case) -> Iterator[Finding]:
     for one in _moving(case):
         if one.document.get("nodePortAddresses"):
             continue
-        exposed = [
-            item
-            for item in case.evidence.items("services")
-            if item["spec"].get("type") in _EXPOSED
-            and any(port.get("nodePort") for port in item["spec"].get("ports") or ())
-        ]
+        exposed = exposed_services(case.evidence)
         if not exposed:
             continue
         yield find(
@@ -103,18 +126,14 @@ def _ipvs_settings(case: Case) -> Iterator[Finding]:
     """Settings of ipvs that have no counterpart."""
     find = Finder("proxy-ipvs-settings")
     for one in _moving(case):
-        given = one.document.get("ipvs") or {}
-        if one.mode != "ipvs":
-            continue
-        for name, meaning in _LOST_IPVS.items():
-            if given.get(name) and given[name] not in {"rr", "0s"}:
-                yield find(
-                    Severity.WARNING,
-                    subject=one.subject,
-                    field=one.field.replace(".mode", f".ipvs.{name}"),
-                    found=f"{given[name]}: {meaning}",
-                    fix="decide what replaces it before moving to nftables",
-                )
+        for name, value, meaning in lost_settings(one):
+            yield find(
+                Severity.WARNING,
+                subject=one.subject,
+                field=one.field.replace(".mode", f".ipvs.{name}"),
+                found=f"{value}: {meaning}",
+                fix="decide what replaces it before moving to nftables",
+            )
 
 
 def _other_writers(case: Case) -> Iterator[Finding]:
@@ -123,7 +142,7 @@ def _other_writers(case: Case) -> Iterator[Finding]:
     if not _moving(case):
         return
     for item in case.evidence.items("daemonsets"):
-        what = _HOOKED.get(str(item["metadata"].get("name")))
+        what = HOOKED.get(str(item["metadata"].get("name")))
         if what is None:
             continue
         yield find(

@@ -11,7 +11,7 @@ from services.cli.audit.command import EXIT_FINDINGS, EXIT_INCOMPLETE, EXIT_USAG
 from services.cli.audit.dumps import save
 from services.cli.audit.evidence import Evidence, Reading, State
 from services.cli.main import main
-from tests.unit.cli.audit.worlds import component, hpa, proxy_config, world
+from tests.unit.cli.audit.worlds import component, hpa, node, proxy_config, world
 
 FORBIDDEN = Reading(state=State.FAILED, problem="nodes is forbidden", reason="Forbidden", fix="grant this rule: nodes")
 
@@ -88,6 +88,48 @@ def test_markdown_is_a_table_for_each_severity(tmp_path: Path) -> None:
     _, output = _run(world(proxy__config=proxy_config(mode="ipvs")), tmp_path, "-o", "markdown")
     assert "## Warnings" in output
     assert "`configmap/kube-system/kube-proxy`" in output
+
+
+def test_many_equal_findings_are_one_line_and_documents_for_machines_have_all(tmp_path: Path) -> None:
+    """The table and Markdown name the first nodes and count the others."""
+    nodes = [node(f"n{number}", containerRuntimeVersion="containerd://1.7.0") for number in range(20)]
+    evidence = world(nodes=nodes)
+    for output in ("table", "markdown"):
+        shown = _run(evidence, tmp_path / output, "-o", output)[1].replace("`", "")
+        assert "node/n0, node/n1, node/n10 and 17 more" in shown
+        assert "node/n5" not in shown
+    document = json.loads(_run(evidence, tmp_path / "json", "-o", "json")[1])
+    assert len(document["findings"]) == 20
+    sarif = json.loads(_run(evidence, tmp_path / "sarif", "-o", "sarif")[1])
+    assert len(sarif["runs"][0]["results"]) == 20
+
+
+def test_the_report_begins_with_what_has_to_be_done(tmp_path: Path) -> None:
+    """A summary in words of whoever decides, before any detail."""
+    evidence = world(
+        proxy__config=proxy_config(mode="ipvs"),
+        pods=[component("kube-scheduler", "--feature-gates=GangScheduling=true")],
+    )
+    _, output = _run(evidence, tmp_path)
+    before, _, rest = output.partition("Later, or half configured")
+    assert "Before 1.37" in before
+    assert "Feature gates that 1.37 does not know are set" in before
+    assert "kube-proxy runs in mode ipvs" in rest
+
+
+def test_the_move_to_nftables_is_a_section_of_its_own(tmp_path: Path) -> None:
+    """Steps with commands and the way back, in the table, in Markdown, and as fields of the JSON."""
+    evidence = world(proxy__config=proxy_config(mode="ipvs"), nodes=[node("n1")])
+    for output in ("table", "markdown"):
+        shown = _run(evidence, tmp_path / output, "-o", output)[1]
+        assert "kube-proxy to nftables: a suggested order" in shown
+        assert "nft delete table ip kube-proxy" in shown
+    found = json.loads(_run(evidence, tmp_path / "json", "-o", "json")[1])["kubeProxyMigration"]
+    assert found["mode"] == "ipvs"
+    assert found["steps"][0]["title"] == "Kernels"
+    assert found["rollback"]
+    healthy = world(proxy__config=proxy_config(mode="nftables"))
+    assert json.loads(_run(healthy, tmp_path / "none", "-o", "json")[1])["kubeProxyMigration"] is None
 
 
 def test_a_bad_dump_is_wrong_usage(tmp_path: Path) -> None:
