@@ -8,6 +8,7 @@ from services.autoscaler.settings import AutoscalerSettings
 from services.binder.settings import BinderSettings
 from services.placer.settings import PlacerSettings
 from services.runtime.settings import SettingDoc, describe
+from services.signer.settings import SignerSettings
 from services.watcher.settings import WatcherSettings
 
 SETTINGS: dict[str, type] = {
@@ -15,6 +16,7 @@ SETTINGS: dict[str, type] = {
     "placer": PlacerSettings,
     "binder": BinderSettings,
     "autoscaler": AutoscalerSettings,
+    "signer": SignerSettings,
 }
 
 

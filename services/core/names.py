@@ -80,3 +80,6 @@ CONDITION_WAKING = PREFIX + "Waking"
 
 CONDITION_SCALED_TO_ZERO = "ScaledToZero"
 """Condition of HPAs in KEP-2021: the HPA itself put its target to sleep. Whoever wakes it has to write False."""
+
+ROTATE_ANNOTATION = PREFIX + "rotate"
+"""On the Secret of the signer: a person asks for a new authority; taken away when there is one."""

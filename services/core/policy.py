@@ -8,6 +8,8 @@ the JSON schema. All sections are optional, and an empty file is this module's d
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from services.core.signer_policy import SignerPolicy, problems_of_signer
+
 PolicyPath = tuple[str | int, ...]
 """Where something stands in the file: keys and positions, as ("topology", "levels", 1, "nodeLabel")."""
 
@@ -126,6 +128,9 @@ class Policy:
     metric_sources: tuple[MetricSource, ...] = field(default=(), metadata={"maximum_count": MAX_METRIC_SOURCES})
     """By which metrics targets are woken from zero. Without any, the autoscaler wakes nothing."""
 
+    signer: SignerPolicy = field(default_factory=SignerPolicy)
+    """Whose certificate requests the signer signs. Without this section, nobody's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyProblem:
@@ -140,6 +145,8 @@ def problems_of(policy: Policy) -> Iterator[PolicyProblem]:
     yield from _problems_of_topology(policy.topology)
     yield from _problems_of_ownership(policy.ownership)
     yield from _problems_of_sources(policy.metric_sources)
+    for path, what in problems_of_signer(policy.signer).items():
+        yield PolicyProblem(path=("signer", *path), what=what)
 
 
 def _problems_of_topology(topology: TopologyPolicy) -> Iterator[PolicyProblem]:

@@ -16,6 +16,7 @@ from services.placer.metrics import PlacerMetrics
 from services.runtime import telemetry
 from services.runtime.followed_file import FollowedFileMetrics
 from services.runtime.leadership import LeadershipMetrics
+from services.signer.metrics import SignerMetrics
 from services.watcher.metrics import Metrics as WatcherMetrics
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
@@ -24,6 +25,7 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "placer": PlacerMetrics,
     "binder": BinderMetrics,
     "autoscaler": lambda registry: (AutoscalerMetrics(registry), WakingMetrics(registry)),
+    "signer": SignerMetrics,
     "election": LeadershipMetrics,
     "configuration file": FollowedFileMetrics,
     "dead letters": DeadLetterMetrics,

@@ -69,7 +69,7 @@ def test_settings_of_all_services() -> None:
     assert len(variables) == len(set(variables))
     assert lines[0] == "all services:"
     for heading, variable in (
-        ("watcher, binder, autoscaler:", "PHALANX_KUBECONFIG"),
+        ("watcher, binder, autoscaler, signer:", "PHALANX_KUBECONFIG"),
         ("placer, binder:", "PHALANX_GRPC_ADDRESS"),
         ("placer:", "PHALANX_SETTLE_MS"),
         ("autoscaler:", "PHALANX_SOURCE_INTERVAL_S"),

@@ -1,6 +1,7 @@
 """The configuration file: what it says, what is told about mistakes, and that its committed schema is current."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from services.cli.main import main
 from services.contracts.policy_file import following_policy, policy_schema, read_policy
 from services.core.policy import JetStreamSource, MetricSource, OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy
+from services.core.signer_policy import SignerPolicy
 from services.runtime.settings import SettingsError
 from services.runtime.structured_file import UnusableFile
 from tests.fakes.clock import FakeClock
@@ -22,7 +24,9 @@ SCHEMA = ROOT / "deploy" / "config" / "phalanx.schema.json"
 
 def test_the_example_says_what_it_means() -> None:
     """It shows every section."""
-    assert read_policy(EXAMPLE.read_bytes(), name="x") == Policy(
+    said = read_policy(EXAMPLE.read_bytes(), name="x")
+    assert {one.service_account for one in said.signer.identities} >= {"phalanx-placer", "phalanx-nats", "trainer"}
+    assert replace(said, signer=SignerPolicy()) == Policy(
         topology=TopologyPolicy(
             levels=(
                 TopologyLevel(name="zone", node_label="topology.kubernetes.io/zone"),
@@ -62,10 +66,10 @@ def test_every_key_is_described() -> None:
     assert undescribed({**policy_schema(), "description": "root"}, "") == []
 
 
-@pytest.mark.parametrize("section", ["queues", "authorization", "signer"])
+@pytest.mark.parametrize("section", ["queues", "authorization", "signers"])
 def test_a_section_of_another_version_is_a_mistake(section: str) -> None:
     """Silently passed over, it would look as if it were in force."""
-    with pytest.raises(UnusableFile, match=f"f:1: {section}: no such key in this version; expected metricSources"):
+    with pytest.raises(UnusableFile, match=f"f:1: {section}: no such key in this version; "):
         read_policy(f"{section}: {{}}\n".encode(), name="f")
 
 

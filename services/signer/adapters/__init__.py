@@ -1,0 +1,1 @@
+"""The API server as the signer sees it."""

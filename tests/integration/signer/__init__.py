@@ -1,0 +1,1 @@
+"""The signer on a real API server."""

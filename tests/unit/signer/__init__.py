@@ -1,0 +1,1 @@
+"""The signer, without sockets."""
