@@ -56,6 +56,7 @@ class FakeBus:
         self._news = asyncio.Event()
         self._refusals = 0
         self._losses = 0
+        self._is_window_over = False
         self._is_down = False
         self.batch_size = batch_size
         #: Publishes that were asked for, also those that failed.
@@ -72,9 +73,9 @@ class FakeBus:
         """Let that many publishes fail before anything is stored."""
         self._refusals = count
 
-    def lose_answers(self, count: int) -> None:
-        """Let that many publishes be stored, and yet fail."""
-        self._losses = count
+    def lose_answers(self, count: int, *, is_window_over: bool = False) -> None:
+        """Let that many publishes be stored, and yet fail; `is_window_over` where the next one is no repetition."""
+        self._losses, self._is_window_over = count, is_window_over
 
     def hold(self, stream: str) -> None:
         """Let followers of a stream hear nothing until it is released."""
@@ -112,8 +113,7 @@ class FakeBus:
         self._logs.setdefault(stream.name, _Log(definition=stream))
         self._tell()
 
-    def forget_ids(self) -> None:
-        """Let the window of de-duplication pass."""
+    def _forget_ids(self) -> None:
         for log in self._logs.values():
             log.ids.clear()
 
@@ -182,6 +182,8 @@ class FakeBus:
         self._tell()
         if self._losses:
             self._losses -= 1
+            if self._is_window_over:
+                self._forget_ids()
             raise BusUnavailable(f"{subject}: the fake was told to lose the answer")
         return sequence
 
