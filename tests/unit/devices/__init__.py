@@ -1,0 +1,1 @@
+"""Devices of resource.k8s.io in the core."""
