@@ -12,15 +12,12 @@ from services.core.devices.claims import ClaimBooks, ClaimName, own_key, salvage
 from services.core.devices.inventory import Devices, Memory
 from services.core.devices.judging import Judge
 from services.core.devices.pools import NO_USAGE, Pool, PoolState, Usage, build_pool, state_of
+from services.core.devices.promises import Holder, holder_of, uses_of_promise
 from services.core.devices.reading_claims import Claim
 from services.core.devices.reading_slices import read_slice
 from services.core.devices.values import DeviceSlice, PoolId, Use
-from services.core.exact_amounts import parse_amount
 from services.core.manifests import FieldError
 from services.core.objects import DeviceObject, Kind, Metadata, Node, NodeName, PodGroup, Uid
-
-Holder = tuple[str, str, str]
-"""Who takes devices: `claim`, or a promise: `name` (each with namespace and name), or `own` with pod and entry."""
 
 _PREPARED_SELECTORS = 256
 """So many expressions are judged when slices come; further ones when a decision asks for them."""
@@ -285,20 +282,3 @@ def usage_of(uses: Mapping[str, Mapping[Holder, Use]], *, ignored: Collection[Ho
             for name, amount in use.consumed:
                 amounts[name] = amounts.get(name, 0) + amount
     return Usage(taken=frozenset(taken), shared=shared)
-
-
-def holder_of(ref: ClaimRef) -> Holder:
-    """Return what tells the claim of a promise apart, whether or not the object exists yet."""
-    return ("own", ref.pod, ref.entry) if ref.pod else ("name", ref.namespace, ref.name)
-
-
-def uses_of_promise(promise: ClaimAllocation) -> tuple[Use, ...]:
-    """Return what a promise takes."""
-    return tuple(
-        Use(
-            device=(one.driver, one.pool, one.device),
-            is_admin=one.is_admin,
-            consumed=tuple((name, parse_amount(text)) for name, text in one.consumed) if one.is_share else None,
-        )
-        for one in promise.results
-    )

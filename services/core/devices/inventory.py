@@ -17,9 +17,10 @@ from services.core.devices.demanding import Demanding
 from services.core.devices.demands import NO_DEMAND, Demands, DeviceDemand, PodUse, SharedKey
 from services.core.devices.fields import Field, Wish, asked_of, bits, draft_field, verdict_of
 from services.core.devices.judging import Judge
-from services.core.devices.pools import PoolState
+from services.core.devices.pools import PoolState, charged
+from services.core.devices.promises import holder_of, uses_of_promise
 from services.core.devices.searching import GaveUp, Task, search
-from services.core.devices.values import ClaimSpec, NodeRule, PoolId
+from services.core.devices.values import ClaimSpec, NodeRule, PoolId, Use
 from services.core.node_rules import Constraints, is_selected
 from services.core.objects import Metadata, Node, NodeName, Pod, Uid
 from services.core.reasons import Reason, ReasonCode
@@ -224,6 +225,19 @@ class Devices:
     def allocate(self, placement: Placement) -> tuple[ClaimAllocation, ...] | tuple[Reason, ...]:
         """Return what every claim of a whole placement gets, or why the devices do not suffice."""
         return allocate(self, placement)
+
+    def take(self, claims: Iterable[ClaimAllocation]) -> None:
+        """Let a decision count for the next one on this state."""
+        uses: dict[PoolId, list[Use]] = {}
+        taken = {holder_of(one.ref): one for one in claims if one.results}
+        for one in taken.values():
+            for use in uses_of_promise(one):
+                uses.setdefault(use.device[:2], []).append(use)
+        for pool in uses.keys() & self.states.keys():
+            self.states[pool] = charged(self.states[pool], uses[pool])
+        self._demanding = Demanding(self.claims, holds={**self._holds, **taken})
+        self._holds = {**self._holds, **taken}
+        self._uses, self._pools_of = {}, {}
 
     def _served(self, node: NodeName, demands: Iterable[DeviceDemand]) -> frozenset[str]:
         return self.served(node, {resource for one in demands for resource in one.extended})

@@ -16,6 +16,7 @@ from services.core.devices.values import (
     DeviceTaint,
     NodeRule,
     PoolId,
+    Use,
 )
 
 Counters = Mapping[tuple[str, str], int]
@@ -165,3 +166,24 @@ def state_of(pool: Pool, *, usage: Usage, rules: Iterable[TaintRule]) -> PoolSta
             if found:
                 taints[position] = found
     return PoolState(pool=pool, free=free, left=left, shares=shares, taints=taints)
+
+
+def charged(state: PoolState, uses: Iterable[Use]) -> PoolState:
+    """Return a pool's state with more of it taken."""
+    names = {device.name: position for position, device in enumerate(state.pool.devices)}
+    free, left = state.free, dict(state.left)
+    shares = {position: dict(amounts) for position, amounts in state.shares.items()}
+    for use in uses:
+        position = names.get(use.device[2])
+        if use.is_admin or position is None:
+            continue
+        if position not in shares and state.free >> position & 1:
+            for name, counter, amount in state.pool.devices[position].counters:
+                left[name, counter] -= amount
+        if use.consumed is None:
+            free &= ~(1 << position)
+            continue
+        amounts = shares.setdefault(position, {})
+        for name, amount in use.consumed:
+            amounts[name] = amounts.get(name, 0) + amount
+    return PoolState(pool=state.pool, free=free, left=left, shares=shares, taints=state.taints)
