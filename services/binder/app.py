@@ -5,27 +5,30 @@ import contextlib
 import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from services.binder.adapters.grpc_api import register
 from services.binder.adapters.kube_calls import KubeCalls
+from services.binder.adapters.kube_claims import KubeClaims
 from services.binder.adapters.kube_pods import KubePods
 from services.binder.adapters.kube_status import KubeStatus
 from services.binder.adapters.kube_taints import KubeTaintRules
 from services.binder.binding import PodWriter
+from services.binder.claiming import ClaimWriter
 from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
+from services.binder.instructions import Tools
 from services.binder.journal import BusJournal, Entries
 from services.binder.maintenance import MaintenanceEnder
 from services.binder.metrics import BinderMetrics
 from services.binder.objecting import Objector
 from services.binder.pacing import Pace
-from services.binder.ports import DecisionBus, Journal, PodApi, StatusApi
+from services.binder.ports import ClaimApi, DecisionBus, Journal, PodApi, StatusApi
 from services.binder.publishing import Publisher
 from services.binder.reporting import Reporter
-from services.binder.running import Tools
 from services.binder.settings import BinderSettings
 from services.binder.sweeping import Sweeper
 from services.binder.transactions import Transactions
@@ -60,6 +63,7 @@ class Effects:
     """
 
     pods: Callable[[PodApi], PodApi] = _as_it_is
+    claims: Callable[[ClaimApi], ClaimApi] = _as_it_is
     status: Callable[[StatusApi], StatusApi] = _as_it_is
     bus: Callable[[DecisionBus], DecisionBus] = _as_it_is
     journal: Callable[[Journal], Journal] = _as_it_is
@@ -280,6 +284,14 @@ class _Service:
                 has_node=self._world.has_node,
                 workers=self._settings.bind_concurrency,
             ),
+            claims=ClaimWriter(
+                self._through.claims(KubeClaims(self._calls)),
+                pods=pods,
+                policy=self._policy,
+                metrics=metrics,
+                clock=runtime.clock,
+                workers=self._settings.bind_concurrency,
+            ),
             publisher=Publisher(
                 self._bus,
                 instance=self._settings.instance,
@@ -295,6 +307,7 @@ class _Service:
             clock=runtime.clock,
             tasks=tasks,
             epoch=lambda: self._leadership.epoch or 0,
+            condition_patience=timedelta(seconds=self._settings.binding_conditions_timeout_s),
         )
 
     def _may_write(self) -> bool:

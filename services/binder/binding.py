@@ -162,7 +162,7 @@ class PodWriter:
         return removals
 
     async def _look(self, namespace: str, *, target: Target, transaction: TransactionId, tell: Tell) -> Reading | None:
-        found = await _heard(self._api.read(namespace, names=[target.pod]), tell)
+        found = await heard(self._api.read(namespace, names=[target.pod]), tell)
         return None if found is None else _reading(found.get(target.pod), target=target, transaction=transaction)
 
 
@@ -269,7 +269,7 @@ class _Binding:
 
     async def _look(self, answer: ApiAnswer) -> Answer | None:
         """Settle a conflict by the pod itself."""
-        found = await _heard(self._api.read(self._namespace, names=[self.target.pod]), self._tell)
+        found = await heard(self._api.read(self._namespace, names=[self.target.pod]), self._tell)
         if found is None:
             return None
         reading = _reading(found.get(self.target.pod), target=self.target, transaction=self._transaction)
@@ -307,7 +307,7 @@ class _Removal:
             self._refusals += 1
             if meaning_of(changed.answer) is not Meaning.LOOK and self._refusals < MAX_PATCH_REFUSALS:
                 return None
-            found = await _heard(self._api.read(self._namespace, names=[self._target.pod]), self._tell)
+            found = await heard(self._api.read(self._namespace, names=[self._target.pod]), self._tell)
             if found is None:
                 return None
             manifest = found.get(self._target.pod)
@@ -320,7 +320,7 @@ class _Removal:
 
     async def _delete(self, target: Target) -> Removal | None:
         self._is_delete_sent = True
-        answer = await _heard(self._api.delete(self._namespace, target=target), self._tell)
+        answer = await heard(self._api.delete(self._namespace, target=target), self._tell)
         if answer is None:
             return None
         meaning = meaning_of(answer)
@@ -334,7 +334,7 @@ class _Removal:
         return None
 
 
-async def _heard(request: Awaitable[T], tell: Tell) -> T | None:
+async def heard(request: Awaitable[T], tell: Tell) -> T | None:
     """Return the answer, or None where there is none yet."""
     try:
         return await request
@@ -362,7 +362,7 @@ def read_pod(manifest: Manifest | None, *, uid: Uid, transaction: TransactionId)
 
 async def _patched(request: Awaitable[Changed], target: Target, tell: Tell) -> Changed | None:
     """Return the answer to a patch, or None where it is not definite or has to be permitted first."""
-    changed = await _heard(request, tell)
+    changed = await heard(request, tell)
     if changed is None or changed.manifest is not None:
         return changed
     answer = changed.answer

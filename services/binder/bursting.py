@@ -6,13 +6,11 @@ member whose first try was not definite gets a task and a patient repetition of 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_result, wait_random_exponential
 
-from services.core.objects import Uid
-from services.core.transaction_values import Target
 from services.runtime.clock import Clock
 
 SHORTEST_S, LONGEST_S = 0.05, 2.0
@@ -22,20 +20,31 @@ WORKERS = 16
 """Members of one burst that are tried at once; the adapter's pace bounds the requests of all bursts together."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+K_co = TypeVar("K_co", bound=Hashable, covariant=True)
+
+
+class Keyed(Protocol[K_co]):
+    """What a step is taken for: a member or a claim."""
+
+    @property
+    def key(self) -> K_co:
+        """What tells it from the others."""
+
 
 Step = Callable[[], Awaitable[T | None]]
 """One try; None where the answer was not definite."""
 
 
 async def each(
-    targets: Sequence[Target], steps: Callable[[Target], Step[T]], *, clock: Clock, workers: int = WORKERS
-) -> dict[Uid, T]:
+    targets: Sequence[Keyed[K]], steps: Callable[[Any], Step[T]], *, clock: Clock, workers: int = WORKERS
+) -> dict[K, T]:
     """Take the step for every member and return the definite answers, in the order of the members."""
-    answers: dict[Uid, T] = {}
+    answers: dict[K, T] = {}
     waiting = iter(targets)
 
-    async def repeat(step: Step[T], target: Target) -> None:
-        answers[target.uid] = await _until_definite(step, clock=clock)
+    async def repeat(step: Step[T], target: Keyed[K]) -> None:
+        answers[target.key] = await _until_definite(step, clock=clock)
 
     async def work() -> None:
         for target in waiting:
@@ -45,12 +54,12 @@ async def each(
                 # Not here: whoever waits must not keep others from their first try.
                 group.create_task(repeat(step, target))
             else:
-                answers[target.uid] = answer
+                answers[target.key] = answer
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(workers, len(targets))):
             group.create_task(work())
-    return {target.uid: answers[target.uid] for target in targets}
+    return {target.key: answers[target.key] for target in targets}
 
 
 async def _until_definite(step: Step[T], *, clock: Clock) -> T:

@@ -91,6 +91,34 @@ class SharingMetrics:
         )
 
 
+class ClaimMetrics:
+    """Metrics of ResourceClaims."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register all metrics."""
+        self.held = Counter(
+            "phalanx_claims",
+            "Definite answers about claims that were to be allocated and reserved, by outcome",
+            ["outcome"],
+            registry=registry,
+        )
+        self.freed = Counter(
+            "phalanx_claims_freed",
+            "Claims that were freed because members which were never bound used them",
+            registry=registry,
+        )
+        self.collided = Counter(
+            "phalanx_claims_collided",
+            "Claims that gave way to another scheduler's with the same device",
+            registry=registry,
+        )
+        self.healed = Counter(
+            "phalanx_claims_healed",
+            "Claims of lost transactions that the sweep freed",
+            registry=registry,
+        )
+
+
 class BinderMetrics:
     """Metrics of one binder."""
 
@@ -125,6 +153,7 @@ class BinderMetrics:
         )
         self.repairs = Counter("phalanx_transaction_repairs", "Rounds asked for as members failed", registry=registry)
         self.sharing = SharingMetrics(registry)
+        self.claims = ClaimMetrics(registry)
         self.undone = Counter("phalanx_members_undone", "Bound pods that were deleted by an undo", registry=registry)
         self.latency = Histogram(
             "phalanx_kubernetes_request_duration_seconds",

@@ -45,6 +45,34 @@ class PodApi(Protocol):
         """Delete the pod in this version, with its own grace period."""
 
 
+class ClaimApi(Protocol):
+    """ResourceClaims, as transactions read and write them. Bodies carry what they are fenced by. All raise NoAnswer."""
+
+    async def read(self, namespace: str, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those of the claims that exist, by name."""
+
+    async def device_classes(self, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those of the DeviceClasses that exist, by name."""
+
+    async def everyone(self) -> Sequence[Manifest]:
+        """Return the allocated claims of all namespaces, whoever allocated them."""
+
+    async def mark(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch a claim's metadata."""
+
+    async def write_status(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch a claim's status."""
+
+    async def create(self, namespace: str, *, body: Mapping[str, Any]) -> Changed:
+        """Create the claim of a pod's extended resources."""
+
+    async def delete(self, namespace: str, *, name: str, uid: str, version: str) -> Changed:
+        """Delete a claim that was created so, in this version."""
+
+    async def record_extended(self, namespace: str, *, pod: str, uid: str, status: Mapping[str, Any]) -> Changed:
+        """Write `status.extendedResourceClaimStatus` of a pod, on the condition that it is the same pod."""
+
+
 class StatusApi(Protocol):
     """Conditions and events, as reports read and write them. Every method raises NoAnswer."""
 

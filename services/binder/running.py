@@ -5,96 +5,55 @@ in the followed cluster, and time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import replace
 
-from opentelemetry.trace import Tracer
-
-from services.binder.binding import PodWriter
-from services.binder.examining import Examiner
-from services.binder.following import Follower
+from services.binder.instructions import Hand, Tools
 from services.binder.journal import Superseded
-from services.binder.metrics import BinderMetrics
-from services.binder.objecting import Objector
 from services.binder.phases import PhaseTimes, cause_of
 from services.binder.places import Place
-from services.binder.ports import Journal
-from services.binder.publishing import Publisher, summary_of
-from services.binder.world import World
-from services.core.decisions import Decision, DecisionEvent, Proposed, Repairing
+from services.core.decisions import Proposed
 from services.core.ledger import OpenTransaction
 from services.core.objections import refused
-from services.core.objects import Uid, namespace_of
-from services.core.reasons import Reason, ReasonCode
+from services.core.objects import namespace_of
+from services.core.reasons import Reason
 from services.core.transaction import Result, begin, due, handle
-from services.core.transaction_check import allows_delete, bound_to_nowhere, lost_members, placed_beside
+from services.core.transaction_check import allows_delete, lost_members, placed_beside
 from services.core.transaction_resume import is_behind, resume
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
-    Answer,
+    Allocate,
     Bind,
     Event,
     Examine,
     Fence,
-    Fenced,
     Followed,
+    Free,
     Instruction,
+    Prepare,
     Probe,
-    Probed,
-    Publish,
-    Published,
-    Recheck,
-    Removal,
-    Removed,
     Reproposed,
     Ticked,
     Undo,
-    Verdict,
-    Withdraw,
-    Withdrawn,
-    Written,
 )
 from services.runtime import telemetry
-from services.runtime.clock import Clock
-from services.runtime.health import Readiness
 from services.runtime.log import get
 
 _log = get("binder.transactions")
 
-PERMISSIONS = "permissions"
-
 _SPANS: dict[type, str] = {
     Examine: telemetry.SPAN_TRANSACTION_CHECK,
     Probe: telemetry.SPAN_TRANSACTION_DRY_RUN,
+    Allocate: telemetry.SPAN_TRANSACTION_CLAIMS,
+    Prepare: telemetry.SPAN_TRANSACTION_PREPARE,
     Bind: telemetry.SPAN_TRANSACTION_BIND,
     Fence: telemetry.SPAN_TRANSACTION_REPAIR,
+    Free: telemetry.SPAN_TRANSACTION_FREE,
     Undo: telemetry.SPAN_TRANSACTION_UNDO,
 }
 
 
-_INTERRUPTIBLE = frozenset({Step.EXAMINING, Step.PROBING, Step.WAITING})
+_INTERRUPTIBLE = frozenset({Step.EXAMINING, Step.PROBING, Step.PREPARING, Step.WAITING})
 """Steps that write nothing: a successor does them again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What every transaction of this process shares."""
-
-    world: World
-    follower: Follower
-    examiner: Examiner
-    writer: PodWriter
-    publisher: Publisher
-    journal: Journal
-    objector: Objector
-    metrics: BinderMetrics
-    readiness: Readiness
-    tracer: Tracer
-    clock: Clock
-    tasks: asyncio.TaskGroup
-    epoch: Callable[[], int]
-    """Epoch under which this process leads, for its decisions."""
 
 
 class Run:
@@ -103,6 +62,7 @@ class Run:
     def __init__(self, tools: Tools, transaction: OpenTransaction, *, place: Place, is_resumed: bool) -> None:
         """Take the transaction up as the stream shows it."""
         self._tools = tools
+        self._hand = Hand(tools, tell=self._tell)
         self._transaction = transaction
         self._place = place
         self._is_resumed = is_resumed
@@ -167,13 +127,18 @@ class Run:
     async def _run(self) -> TransactionState:
         tools = self._tools
         state, instructions = await self._begun()
+        state = replace(state, condition_patience=tools.condition_patience)
         self._rested.clear()
         times = PhaseTimes(tools.metrics, clock=tools.clock)
         try:
             while state.step is not Step.OVER:
                 times.observe(state)
-                if instructions:
+                if instructions and isinstance(instructions[0], Prepare):
+                    # It writes nothing and may take minutes.
+                    self._place.leave()
+                elif instructions:
                     await self._take_place()
+                if instructions:
                     if self._is_stopping:
                         await self._rest_for_ever()
                     self._start(instructions[0], state)
@@ -258,7 +223,8 @@ class Run:
         nothing is outstanding, and once before the answer to an instruction is taken.
         """
         effect = self._effect
-        if self._is_gang_changed and (effect is None or effect.done()):
+        is_idle = effect is None or effect.done() or state.step is Step.PREPARING
+        if self._is_gang_changed and is_idle:
             self._is_gang_changed = False
             followed = self._followed(state)
             if followed is not None:
@@ -313,78 +279,13 @@ class Run:
         self.has_journaled = True
         name = _SPANS.get(type(instruction))
         if name is None:
-            return await self._do(instruction, state)
+            return await self._hand.carry_out(instruction, state=state, until=due(state))
         with self._tools.tracer.start_as_current_span(name, attributes={telemetry.ATTR_TRANSACTION: state.id}):
-            return await self._do(instruction, state)
-
-    async def _do(self, instruction: Instruction, state: TransactionState) -> Event:
-        writer, namespace = self._tools.writer, _namespace(state)
-        match instruction:
-            case Examine():
-                return await self._tools.examiner.examine(instruction, state=state, until=due(state), tell=self._tell)
-            case Probe(targets=targets, until=until) | Bind(targets=targets, until=until):
-                answers = await writer.bind(
-                    namespace,
-                    transaction=state.id,
-                    targets=targets,
-                    until=until,
-                    tell=self._tell,
-                    is_dry_run=isinstance(instruction, Probe),
-                )
-                self._note_permission(answers)
-                answers = {uid: self._judged(answer, state, uid=uid) for uid, answer in answers.items()}
-                return Probed(answers=answers) if isinstance(instruction, Probe) else Written(answers=answers)
-            case Fence(targets=targets):
-                return Fenced(
-                    readings=await writer.fence(namespace, transaction=state.id, targets=targets, tell=self._tell)
-                )
-            case Undo(targets=targets):
-                return Removed(
-                    removals=await writer.undo(namespace, transaction=state.id, targets=targets, tell=self._tell)
-                )
-            case Recheck():
-                return await self._tools.examiner.recheck(instruction, state=state)
-            case Withdraw(targets=targets):
-                taken = await writer.undo(namespace, transaction=state.id, targets=targets, tell=self._tell)
-                self._tools.metrics.sharing.withdrawn.inc(sum(one is Removal.DELETED for one in taken.values()))
-                return Withdrawn(removals=taken)
-            case Publish(event=event):
-                await self._publish(event, state)
-                return Published()
-            case _:
-                assert_never(instruction)
-
-    async def _publish(self, event: DecisionEvent, state: TransactionState) -> None:
-        decision = Decision(
-            gang=state.gang,
-            event=event,
-            decided_at=self._tools.clock.now(),
-            transaction=state.id,
-            epoch=self._tools.epoch(),
-        )
-        await self._tools.publisher.publish(decision)
-        if isinstance(event, Repairing):
-            self._tools.metrics.repairs.inc()
-        _log.info(
-            f"transaction.{type(event).__name__.lower()}", gang=state.gang, transaction=state.id, **summary_of(event)
-        )
-
-    def _judged(self, answer: Answer, state: TransactionState, *, uid: Uid) -> Answer:
-        """Return the answer; a member that somebody bound to a node that does not exist will not run there."""
-        if answer.verdict is not Verdict.ELSEWHERE or self._tools.world.cluster.inventory.node(answer.node):
-            return answer
-        pod = state.members[uid].assignment.pod
-        return replace(answer, verdict=Verdict.GONE, reason=bound_to_nowhere(pod, node=answer.node))
+            return await self._hand.carry_out(instruction, state=state, until=due(state))
 
     def _tell(self, problem: Reason) -> None:
-        """Remember what a write waits for, and show it where somebody has to grant a permission."""
+        """Remember what a write waits for, so that a deadline can name it."""
         self._problem = problem
-        if problem.code is ReasonCode.FORBIDDEN:
-            self._tools.readiness.set(PERMISSIONS, ready=False, detail=problem.message)
-
-    def _note_permission(self, answers: Mapping[Uid, Answer]) -> None:
-        if any(one.verdict in {Verdict.BOUND, Verdict.PASSED} for one in answers.values()):
-            self._tools.readiness.set(PERMISSIONS, ready=True, detail="bindings may be created")
 
 
 def _namespace(state: TransactionState) -> str:

@@ -24,3 +24,6 @@ class BinderSettings(GrpcSettings):
 
     reporting: bool = True
     """Whether conditions and events are written for people and node autoscalers."""
+
+    binding_conditions_timeout_s: float = bounded(600.0, minimum=1, maximum=86400)
+    """Seconds that devices may take to become ready for their pods, before others are chosen."""

@@ -2,9 +2,10 @@
 
 import asyncio
 
+from services.binder.instructions import Tools
 from services.binder.journal import Superseded
 from services.binder.places import Place
-from services.binder.running import Run, Tools
+from services.binder.running import Run
 from services.core.decisions import Decision, Proposed
 from services.core.ledger import MAX_ENDED, OpenTransaction
 from services.core.objects import GangId, TransactionId

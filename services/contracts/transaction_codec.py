@@ -5,6 +5,12 @@ Versions, profiles and what was tried are left out: after a death they are found
 
 from google.protobuf.message import DecodeError
 
+from services.contracts.allocation_codec import (
+    decode_allocations,
+    decode_devices,
+    encode_allocations,
+    encode_devices,
+)
 from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.decision_codec import (
     decision_message,
@@ -18,6 +24,7 @@ from services.contracts.pb.binding.v1 import transaction_pb2 as pb
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
 from services.core.decisions import Assignment, Decision
 from services.core.objects import GangId, NodeName, TransactionId, Uid
+from services.core.transaction_claims import Claim, claim_key
 from services.core.transaction_members import Member
 from services.core.transaction_state import Phase, Step, TransactionState
 from services.core.transaction_values import Stage
@@ -41,7 +48,7 @@ def transaction_message(state: TransactionState, *, epoch: int = 0) -> pb.Transa
         gang=state.gang,
         phase=_PHASES[state.phase],  # type: ignore[arg-type]  # stubs call it int
         started_at=to_timestamp(state.started_at),
-        deadline=to_timestamp(state.until or state.proposal.deadline),
+        deadline=to_timestamp(state.until or state.prepare_until or state.proposal.deadline),
         min_count=state.min_count,
         round=state.round_handled,
         members=[_encode_member(one) for one in state.members.values()],
@@ -58,8 +65,11 @@ def transaction_message(state: TransactionState, *, epoch: int = 0) -> pb.Transa
         beside=state.beside,
         end_reasons=encode_reasons(state.end_reasons),
         epoch=epoch,
+        claims=[_encode_claim(one) for one in state.claims.values()],
+        prepare_until=None if state.prepare_until is None else to_timestamp(state.prepare_until),
     )
     message.proposal.ClearField("assignments")
+    message.proposal.ClearField("claims")
     if state.ending is not None:
         # When it was decided is said by its message, not here.
         decision = Decision(
@@ -109,6 +119,8 @@ def _decode(message: pb.Transaction, *, step: Step) -> TransactionState:
         is_keeping=message.is_keeping,
         ending=decode_event(message.ending) if message.HasField("ending") else None,
         end_reasons=decode_reasons(message.end_reasons),
+        claims={claim_key(one.allocation.ref): one for one in map(_decode_claim, message.claims)},
+        prepare_until=from_timestamp(message.prepare_until) if message.HasField("prepare_until") else None,
     )
 
 
@@ -124,6 +136,7 @@ def _encode_member(member: Member) -> pb.Member:
         is_repaired=member.is_repaired,
         is_without_controller=not member.has_controller,
         is_finished=member.is_finished,
+        excluded_devices=encode_devices(member.excluded_devices),
     )
 
 
@@ -142,4 +155,23 @@ def _decode_member(message: pb.Member) -> Member:
         is_repaired=message.is_repaired,
         is_finished=message.is_finished,
         is_in_doubt=message.is_in_doubt,
+        excluded_devices=frozenset(decode_devices(message.excluded_devices)),
+    )
+
+
+def _encode_claim(claim: Claim) -> pb.Claim:
+    return pb.Claim(
+        allocation=encode_allocations([claim.allocation])[0],
+        is_held=claim.is_held,
+        is_in_doubt=claim.is_in_doubt,
+        is_ready=claim.is_ready,
+    )
+
+
+def _decode_claim(message: pb.Claim) -> Claim:
+    return Claim(
+        allocation=decode_allocations([message.allocation])[0],
+        is_held=message.is_held,
+        is_in_doubt=message.is_in_doubt,
+        is_ready=message.is_ready,
     )

@@ -4,45 +4,51 @@ The shell (`services.binder.running`) carries out one instruction at a time and 
 is decided about a transaction is decided here, so that every interleaving of answers, deaths and time can be tested
 without a network. Moments are arguments; `due` says when time alone makes a difference.
 
-    examine -> probe -> bind -> committed
-       |         |        |
-       v         v        v
-    refused    repairing (wait for the next round) -> undo -> rolled back
+    examine -> probe -> claim -> prepare -> bind -> committed
+       |         |        |         |         |
+       v         v        v         v         v
+    refused    repairing (free claims, wait for the next round) -> free claims -> undo -> rolled back
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from services.core.decisions import Committed, OpenMember, Proposed, Refused, Repairing, RolledBack
+from services.core.decisions import Committed, Proposed, Refused, Repairing, RolledBack
 from services.core.objects import GangId, TransactionId, Uid
 from services.core.reasons import Reason
+from services.core.transaction_claims import allocated, claiming, freed, freeing, prepared, preparing, proposed_claims
 from services.core.transaction_members import (
     Member,
     after_answer,
     after_reading,
     after_removal,
-    assigned,
     gone,
-    newcomer,
     opened,
     reasons_of,
     target_of,
 )
 from services.core.transaction_reasons import deadline_exceeded, ending_reasons, kept_reason, member_gone
 from services.core.transaction_release import released
+from services.core.transaction_rounds import first_members, repairing_of, with_round
 from services.core.transaction_sharing import given_way, recheck
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
+    Allocate,
+    Allocated,
     Answer,
     Bind,
+    ClaimVerdict,
     Event,
     Examine,
     Examined,
     Fence,
     Fenced,
     Followed,
+    Freed,
     Instruction,
+    Prepare,
+    Prepared,
     Probe,
     Probed,
     Publish,
@@ -60,6 +66,8 @@ from services.core.transaction_values import (
 
 KEPT_PATIENCE = timedelta(seconds=30)
 """Least time between two attempts to end a gang whose pods nobody would recreate."""
+
+_STEP_OF: Mapping[type, Step] = {Allocate: Step.CLAIMING, Prepare: Step.PREPARING}
 
 Result = tuple[TransactionState, tuple[Instruction, ...]]
 
@@ -80,20 +88,13 @@ def begin(
     read, and late copies of its writes are fenced. `repairing` is the last one that was published. `is_cautious` tries
     every binding as a dry run first, because this gang failed before.
     """
-    open_before = {one.uid: one for one in repairing.open} if repairing is not None else {}
-    members: dict[Uid, Member] = {}
-    for assignment in proposal.assignments:
-        member = newcomer(assignment, is_in_doubt=is_resumed)
-        known = open_before.get(assignment.uid)
-        if known is not None:
-            member = replace(member, is_repaired=True, excluded_nodes=frozenset(known.excluded_nodes))
-        members[assignment.uid] = member
     state = TransactionState(
         id=transaction,
         gang=gang,
         proposal=proposal,
         started_at=at,
-        members=members,
+        members=first_members(proposal, repairing=repairing, is_in_doubt=is_resumed),
+        claims=proposed_claims({}, proposal.claims, is_in_doubt=is_resumed),
         until=repairing.until if repairing is not None else proposal.deadline if proposal.round else None,
         round_seen=proposal.round,
         round_handled=proposal.round,
@@ -104,7 +105,7 @@ def begin(
     return examine(state)
 
 
-def handle(  # noqa: C901, PLR0911 - one case per event
+def handle(  # noqa: C901, PLR0911, PLR0912 - one case per event
     state: TransactionState, event: Event, *, now: datetime
 ) -> Result:
     """Return the state after an event, and what to do next. New instructions replace an outstanding one."""
@@ -121,6 +122,13 @@ def handle(  # noqa: C901, PLR0911 - one case per event
             return _examined(state, event, now=now)
         case Probed(answers=answers) if state.step is Step.PROBING:
             return _probed(state, answers, now=now)
+        case Allocated() if state.step is Step.CLAIMING:
+            return _allocated(state, event, now=now)
+        case Prepared() if state.step is Step.PREPARING:
+            return _advance(prepared(state, event), now=now)
+        case Freed(keys=keys) if state.step is Step.FREEING:
+            state = freed(state, keys)
+            return end(state, now=now) if state.is_ending else _advance(state, now=now)
         case Written(answers=answers) if state.step is Step.BINDING:
             return _advance(_with_answers(state, answers), now=now)
         case Rechecked() | Withdrawn() if state.step is Step.BINDING:
@@ -196,7 +204,9 @@ def _advance(state: TransactionState, *, now: datetime) -> Result:
 
 def _write(state: TransactionState, promised: tuple[Member, ...], *, now: datetime) -> Result:
     """Go on towards the bindings of the promised members."""
-    if state.until is None and not state.written and now >= state.proposal.deadline:
+    # What was held up by devices that had to become ready was begun in time.
+    is_begun = state.written or any(one.is_ready for one in state.claims.values())
+    if state.until is None and not is_begun and now >= state.proposal.deadline:
         return _refuse(state, (deadline_exceeded(state), *reasons_of(state.members.values())), now=now)
     if any(not one.is_examined for one in promised):
         return examine(state)
@@ -204,6 +214,10 @@ def _write(state: TransactionState, promised: tuple[Member, ...], *, now: dateti
     probes = state.untried(promised)
     if probes:
         return replace(state, step=Step.PROBING), (Probe(targets=tuple(target_of(one) for one in probes), until=until),)
+    for wait in (claiming(state, until=until), preparing(state, now=now)):
+        if wait is not None:
+            changed, instruction = wait
+            return replace(changed, step=_STEP_OF[type(instruction)]), (instruction,)
     return replace(state, step=Step.BINDING), (Bind(targets=tuple(target_of(one) for one in promised), until=until),)
 
 
@@ -214,6 +228,9 @@ def _commit(state: TransactionState) -> Result:
     again = recheck(state)
     if again is not None:
         return again
+    idle = freeing(state, is_final=True)
+    if idle is not None:
+        return replace(state, step=Step.FREEING), (idle,)
     bound, accepted = state.in_stage(Stage.BOUND), state.in_stage(Stage.ACCEPTED)
     event = Committed(
         members=tuple(one.assignment for one in (*bound, *accepted)),
@@ -232,28 +249,16 @@ def _repair(state: TransactionState, *, now: datetime) -> Result:
     doubtful = state.doubtful(Stage.OPEN)
     if doubtful:
         return _fence(replace(state, until=until), doubtful)
+    idle = freeing(state, is_final=False)
+    if idle is not None:
+        return replace(state, until=until, step=Step.FREEING), (idle,)
     return _ask(replace(state, until=until, is_keeping=False))
 
 
 def _ask(state: TransactionState, *, because: Reason | None = None) -> Result:
     """Publish Repairing. Its round is one that no earlier one had: a repeated id would not be stored."""
-    assert state.until is not None
     number = max(state.round_seen, state.round_published + 1)
-    event = Repairing(
-        round=number,
-        bound=tuple(one.assignment for one in (*state.in_stage(Stage.BOUND), *state.in_stage(Stage.ACCEPTED))),
-        open=tuple(
-            OpenMember(
-                pod=one.assignment.pod,
-                uid=one.assignment.uid,
-                excluded_nodes=tuple(sorted(one.excluded_nodes)),
-                reason=because or one.reason,
-            )
-            for one in state.in_stage(Stage.OPEN)
-        ),
-        until=state.until,
-        min_count=state.min_count,
-    )
+    event = repairing_of(state, number=number, because=because)
     state = replace(
         state,
         step=Step.PUBLISHING,
@@ -272,6 +277,9 @@ def end(state: TransactionState, *, now: datetime) -> Result:
     doubtful = state.doubtful(Stage.OPEN, Stage.PROMISED)
     if doubtful:
         return _fence(replace(state, is_ending=True), doubtful)
+    idle = freeing(state, is_final=True)
+    if idle is not None:
+        return replace(state, is_ending=True, step=Step.FREEING), (idle,)
     ours = tuple(one for one in state.in_stage(Stage.BOUND) if not one.is_finished)
     if not ours:
         event = Refused(reasons=state.end_reasons)
@@ -315,6 +323,15 @@ def _probed(state: TransactionState, answers: Mapping[Uid, Answer], *, now: date
     return _advance(state, now=now)
 
 
+def _allocated(state: TransactionState, event: Allocated, *, now: datetime) -> Result:
+    """Go on after claims were written. Without the right to write them nothing is asked of the placer."""
+    verdicts = {one.verdict for one in event.answers.values()}
+    state = allocated(state, event)
+    if ClaimVerdict.FORBIDDEN in verdicts and state.is_first_try:
+        return _refuse(state, reasons_of(state.members.values()), now=now)
+    return _advance(state, now=now)
+
+
 def _published(state: TransactionState, *, now: datetime) -> Result:
     if not isinstance(state.ending, Repairing):
         return replace(state, step=Step.OVER), ()
@@ -337,24 +354,7 @@ def _reproposed(state: TransactionState, proposal: Proposed, *, now: datetime) -
 
 
 def _take_round(state: TransactionState, proposal: Proposed, *, now: datetime) -> Result:
-    """Adopt the new nodes of members that are not bound; members of the round before that it leaves out are open."""
-    members: dict[Uid, Member] = {}
-    named = {one.uid for one in proposal.assignments}
-    for assignment in proposal.assignments:
-        known = state.members.get(assignment.uid)
-        members[assignment.uid] = newcomer(assignment) if known is None else assigned(known, assignment)
-    for member in state.in_stage(Stage.PROMISED):
-        if member.assignment.uid not in named:
-            members[member.assignment.uid] = replace(member, stage=Stage.OPEN, reason=None)
-    merged = replace(
-        # What the transaction rests on stays that of its first round; only where and on what state is new.
-        state.proposal,
-        revision=proposal.revision,
-        assignments=proposal.assignments,
-        round=proposal.round,
-    )
-    state = replace(state.with_members(members), proposal=merged, round_handled=proposal.round, is_keeping=False)
-    return _advance(state, now=now)
+    return _advance(with_round(state, proposal), now=now)
 
 
 def _followed(state: TransactionState, event: Followed, *, now: datetime) -> Result:
@@ -367,6 +367,9 @@ def _followed(state: TransactionState, event: Followed, *, now: datetime) -> Res
         if uid in state.members and state.members[uid].stage not in {Stage.GONE, Stage.UNDONE}
     }
     state = replace(state.with_members(lost), beside=event.beside, allows_delete=event.allows_delete)
+    if state.step is Step.PREPARING and lost:
+        # The wait may be a long one, and what is lost may be what is waited for.
+        return _advance(state, now=now)
     return _waited(state, now=now) if state.step is Step.WAITING else (state, ())
 
 

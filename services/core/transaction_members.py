@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from services.core.allocations import DeviceId
 from services.core.decisions import Assignment
 from services.core.objects import NodeName
 from services.core.reasons import Reason, ReasonCode
@@ -26,7 +27,7 @@ class Member:
     """One pod of a transaction.
 
     `version` fences the next write. `is_in_doubt` means that a copy of an earlier write may still arrive late, so the
-    member is fenced before anything rests on its not being bound. `excluded_nodes` grows over the transaction.
+    member is fenced before anything rests on its not being bound. What is excluded grows over the transaction.
     """
 
     assignment: Assignment
@@ -35,6 +36,7 @@ class Member:
     profile: Profile = ()
     has_controller: bool = True
     excluded_nodes: frozenset[NodeName] = frozenset()
+    excluded_devices: frozenset[DeviceId] = frozenset()
     reason: Reason | None = None
     is_examined: bool = False
     is_probed: bool = False

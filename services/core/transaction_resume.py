@@ -36,7 +36,7 @@ def resume(entry: TransactionState, *, now: datetime) -> Result:
     if entry.step is Step.UNDOING:
         ours = tuple(one for one in entry.in_stage(Stage.BOUND) if not one.is_finished)
         return replace(entry, may_have_written=True), (Undo(targets=tuple(target_of(one) for one in ours)),)
-    if entry.step is Step.FENCING and entry.is_ending:
+    if entry.step in {Step.FENCING, Step.FREEING} and entry.is_ending:
         return end(entry, now=now)
     looked_at = tuple(
         one.assignment for stage in (Stage.PROMISED, Stage.BOUND, Stage.ACCEPTED) for one in entry.in_stage(stage)

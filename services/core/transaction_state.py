@@ -1,13 +1,14 @@
 """What is known of one transaction at one moment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from services.core.decisions import DecisionEvent, Proposed, Repairing, RolledBack
 from services.core.objects import GangId, TransactionId, Uid
 from services.core.reasons import Reason
+from services.core.transaction_claims import CONDITION_PATIENCE, Claim
 from services.core.transaction_members import Member
 from services.core.transaction_values import Profile, Stage
 
@@ -17,8 +18,13 @@ class Step(StrEnum):
 
     EXAMINING = "examining"
     PROBING = "probing"
+    CLAIMING = "claiming"
+    PREPARING = "preparing"
+    """For devices to become ready."""
     BINDING = "binding"
     FENCING = "fencing"
+    FREEING = "freeing"
+    """Of claims."""
     WAITING = "waiting"
     """For the next round, or for the end of the repair window."""
     UNDOING = "undoing"
@@ -31,7 +37,7 @@ class Phase(StrEnum):
 
     RECEIVED = "received"
     CHECKED = "checked"
-    #: The places of what comes before the burst: nothing enters them as long as no proposal has victims or devices.
+    #: The place of victims: nothing enters it as long as no proposal has any.
     EVICTING = "evicting"
     CLAIMS = "claims"
     BINDING = "binding"
@@ -40,6 +46,15 @@ class Phase(StrEnum):
     COMMITTED = "committed"
     REFUSED = "refused"
     ROLLED_BACK = "rolled_back"
+
+
+_PHASES: Mapping[Step, Phase] = {
+    Step.EXAMINING: Phase.RECEIVED,
+    Step.PROBING: Phase.CHECKED,
+    Step.CLAIMING: Phase.CLAIMS,
+    Step.PREPARING: Phase.CLAIMS,
+    Step.FREEING: Phase.CLAIMS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,11 @@ class TransactionState:
     ending: DecisionEvent | None = None
     #: A round that arrived while Repairing was being published.
     reproposed: Proposed | None = None
+    #: By `transaction_claims.claim_key`.
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    #: Until when the devices in hand may take to become ready; set when that is first waited for.
+    prepare_until: datetime | None = None
+    condition_patience: timedelta = CONDITION_PATIENCE
     #: Why it is being ended.
     end_reasons: tuple[Reason, ...] = ()
 
@@ -111,7 +131,7 @@ class TransactionState:
             return Phase.UNDOING
         if self.until is not None and self.step is not Step.BINDING:
             return Phase.REPAIRING
-        return {Step.EXAMINING: Phase.RECEIVED, Step.PROBING: Phase.CHECKED}.get(self.step, Phase.BINDING)
+        return _PHASES.get(self.step, Phase.BINDING)
 
     def in_stage(self, stage: Stage) -> tuple[Member, ...]:
         """Return the members in a stage."""
@@ -136,3 +156,7 @@ class TransactionState:
     def with_members(self, changed: Mapping[Uid, Member]) -> "TransactionState":
         """Return the state with some members changed or added."""
         return replace(self, members={**self.members, **changed}) if changed else self
+
+    def with_claims(self, changed: Mapping[str, Claim]) -> "TransactionState":
+        """Return the state with some claims changed."""
+        return replace(self, claims={**self.claims, **changed}) if changed else self

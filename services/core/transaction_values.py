@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from services.core.allocations import ClaimAllocation, ClaimRef, DeviceId
 from services.core.decisions import Assignment, DecisionEvent, Proposed
 from services.core.objects import NodeName, Uid
 from services.core.reasons import Reason
@@ -102,6 +103,11 @@ class Target:
     node: NodeName
     version: str
 
+    @property
+    def key(self) -> Uid:
+        """What tells it from other members."""
+        return self.uid
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examine:
@@ -162,7 +168,74 @@ class Publish:
     event: DecisionEvent
 
 
-Instruction = Examine | Probe | Bind | Fence | Undo | Recheck | Withdraw | Publish
+class ClaimVerdict(StrEnum):
+    """The definite answer about one claim."""
+
+    HELD = "held"
+    """It is allocated as promised, and its consumers are reserved."""
+    REFUSED = "refused"
+    FORBIDDEN = "forbidden"
+    """We may not write claims at all: says nothing about the devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswer:
+    """A verdict about one claim.
+
+    `devices` are those that its consumers must not get in this transaction. `is_untouched` means that nothing of the
+    claim was written, and nothing can still arrive.
+    """
+
+    verdict: ClaimVerdict
+    reason: Reason | None = None
+    devices: tuple[DeviceId, ...] = ()
+    is_node_excluded: bool = False
+    is_untouched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimTarget:
+    """A claim to be written: `consumers` are reserved. `is_movable`: none of them is bound, and devices may change."""
+
+    key: str
+    allocation: ClaimAllocation
+    consumers: tuple[Assignment, ...]
+    is_movable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeTarget:
+    """A claim of which `leaving` are no users any more; without any other, its devices are freed if they are ours."""
+
+    key: str
+    allocation: ClaimAllocation
+    leaving: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocate:
+    """Allocate and reserve claims, repeating each until its answer is definite; as Bind, it waits for permission."""
+
+    targets: tuple[ClaimTarget, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Wait for the binding conditions of the devices (KEP-5007), at most `until`. It writes nothing."""
+
+    targets: tuple[ClaimTarget, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Take back what claims hold for members that were never bound, and make late copies of earlier writes void."""
+
+    targets: tuple[FreeTarget, ...]
+
+
+Instruction = Examine | Probe | Allocate | Prepare | Bind | Fence | Free | Undo | Recheck | Withdraw | Publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +323,45 @@ class Ticked:
     problems: tuple[Reason, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated:
+    """Answer to Allocate.
+
+    `versions` are those of members that had to be written for their claims, `refs` the claims as they were found.
+    """
+
+    answers: Mapping[str, ClaimAnswer]
+    refs: Mapping[str, ClaimRef] = field(default_factory=dict)
+    versions: Mapping[Uid, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Answer to Prepare: the claims whose devices will not become ready, or did not in time."""
+
+    failures: Mapping[str, ClaimAnswer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """Answer to Free: the claims that hold nothing of ours for those members any more."""
+
+    keys: frozenset[str]
+
+
 Event = (
-    Examined | Probed | Written | Fenced | Removed | Rechecked | Withdrawn | Published | Reproposed | Followed | Ticked
+    Examined
+    | Probed
+    | Allocated
+    | Prepared
+    | Written
+    | Fenced
+    | Freed
+    | Removed
+    | Rechecked
+    | Withdrawn
+    | Published
+    | Reproposed
+    | Followed
+    | Ticked
 )

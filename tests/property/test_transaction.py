@@ -18,6 +18,7 @@ from services.core.transaction import Result, begin, due, handle
 from services.core.transaction_resume import as_entry, is_behind, resume
 from services.core.transaction_state import Step, TransactionState
 from services.core.transaction_values import (
+    Allocate,
     Answer,
     Bind,
     Event,
@@ -27,7 +28,9 @@ from services.core.transaction_values import (
     Fenced,
     Followed,
     Found,
+    Free,
     Instruction,
+    Prepare,
     Probe,
     Probed,
     Publish,
@@ -46,6 +49,7 @@ from services.core.transaction_values import (
     Withdrawn,
     Written,
 )
+from tests.property.claims_model import SHARED, ModelClaims
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GANG = GangId("podgroup/team-a/train")
@@ -95,6 +99,12 @@ class Model:
     endings: list[DecisionEvent] = field(default_factory=list)
     rounds: set[int] = field(default_factory=set)
     steps: int = 0
+    claims: ModelClaims = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have no claims yet."""
+        pick = lambda words: self.draw(st.sampled_from(words))  # noqa: E731 - drawn as everything else
+        self.claims = ModelClaims(GANG, pick=pick, chance=self.chance)
 
     def chance(self, one_in: int) -> bool:
         """Draw an event that happens once in so many times."""
@@ -116,6 +126,7 @@ class Model:
 
     def land_copies(self) -> None:
         """Let some copies arrive."""
+        self.claims.land()
         for copy in tuple(self.copies):
             if self.chance(8):
                 self.copies.remove(copy)
@@ -140,7 +151,7 @@ class Model:
         found = Found.READY if not pod.node else Found.BOUND if pod.is_ours else Found.ELSEWHERE
         return Reading(found=found, node=NodeName(pod.node), version=str(pod.version), has_controller=pod.is_controlled)
 
-    def answer(self, instruction: Instruction) -> Event:
+    def answer(self, instruction: Instruction) -> Event:  # noqa: C901, PLR0911 - one case per instruction
         """Carry out an instruction."""
         match instruction:
             case Examine(members=members):
@@ -151,7 +162,11 @@ class Model:
                 return Examined(readings=readings, misfits=misfits, shared=shared)
             case Probe(targets=targets):
                 return Probed(answers={one.uid: self.probe(one) for one in targets})
+            case Allocate() | Prepare() | Free():
+                return self.claims.answer(instruction)
             case Bind(targets=targets):
+                for one in targets:
+                    assert self.claims.is_usable(one.uid, node=one.node), "a member is bound without its claims"
                 return Written(answers={one.uid: self.bind(one) for one in targets})
             case Fence(targets=targets):
                 return Fenced(readings={one.uid: self.fence(one) for one in targets})
@@ -247,6 +262,7 @@ class Model:
             min_count=self.min_count,
             round=number,
             assignments=(*bound.values(), *pending, *fresh),
+            claims=self.claims.proposed((*pending, *fresh), round_number=number),
             repair_window=timedelta(seconds=self.window_s),
         )
         return self.proposal
@@ -336,6 +352,8 @@ class Process:
                         model.apply(copy)
                     case "late":
                         model.copies.append(copy)
+        elif isinstance(self.outstanding, Allocate | Free):
+            model.claims.half(self.outstanding)
         elif isinstance(self.outstanding, Undo):
             for one in self.outstanding.targets:
                 if model.chance(2):
@@ -373,7 +391,7 @@ def play(model: Model) -> TransactionState:
 
 
 @st.composite
-def models(draw: st.DrawFn) -> Model:
+def models(draw: st.DrawFn, *, has_claims: bool = False) -> Model:
     """A gang of up to five members on its way to its nodes."""
     size = draw(st.integers(1, 5))
     min_count = draw(st.integers(1, size))
@@ -381,11 +399,16 @@ def models(draw: st.DrawFn) -> Model:
     # Pods without a controller would keep the gang in repair for ever: they have a test of their own.
     pods = {Uid(f"u{number}"): ModelPod(is_controlled=True) for number in range(size)}
     model = Model(draw=draw, min_count=min_count, window_s=window_s, pods=pods)
+    assignments = tuple(Assignment(pod=f"p-{uid}", uid=uid, node=NodeName("n0")) for uid in pods)
+    if has_claims:
+        model.claims.add(f"own-{uid}" for uid in pods)
+        model.claims.add([SHARED] if draw(st.booleans()) else [])
     model.proposal = Proposed(
         revision=1,
         deadline=START + timedelta(seconds=60),
         min_count=min_count,
-        assignments=tuple(Assignment(pod=f"p-{uid}", uid=uid, node=NodeName("n0")) for uid in pods),
+        assignments=assignments,
+        claims=model.claims.proposed(assignments, round_number=0),
         repair_window=timedelta(seconds=window_s),
     )
     play(model)
@@ -396,6 +419,25 @@ def models(draw: st.DrawFn) -> Model:
 @given(model=models())
 def test_whole_or_nothing_and_one_ending(model: Model) -> None:
     """At the end the gang has its quorum, or nothing of ours is bound; and late copies change nothing."""
+    judge(model)
+
+
+@settings(max_examples=600, deadline=None)
+@given(model=models(has_claims=True))
+def test_claims_are_held_by_members_that_run_and_by_nobody_else(model: Model) -> None:
+    """No member is bound without its claims, and at the end, whatever lands late, none is held for one that is not."""
+    judge(model)
+    for copy in model.claims.copies:
+        model.claims.apply(copy.name, copy.step)
+    for name, claim in model.claims.claims.items():
+        users = model.claims.users(name)
+        idle = {uid for uid in users if model.pods[uid].is_alive and not model.pods[uid].was_bound}
+        assert not idle, f"{name} is held for {idle}, who will not run"
+        assert users or not claim["status"].get("allocation"), f"{name} is allocated, and used by nobody"
+
+
+def judge(model: Model) -> None:
+    """Judge what became of the members."""
     assert len(model.endings) == 1
     ending = model.endings[0]
     for copy in model.copies:

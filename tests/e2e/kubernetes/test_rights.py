@@ -66,6 +66,18 @@ UNUSED: Mapping[str, Mapping[Right, str]] = {
     "binder": {
         Right(verb="get", resource="events"): "only for an event that happens again, before it is counted up",
         Right(verb="patch", resource="events"): "as above",
+        Right(verb="patch", resource="resourceclaims/binding", group="resource.k8s.io"): (
+            "asked of the authorizer beside a patch of resourceclaims/status, and never a request of its own"
+        ),
+        **{
+            Right(verb=verb, resource=resource, group="resource.k8s.io"): "only for members with claims"
+            for resource, verbs in (
+                ("resourceclaims", ("get", "list", "patch", "create", "delete")),
+                ("resourceclaims/status", ("patch",)),
+                ("deviceclasses", ("get",)),
+            )
+            for verb in verbs
+        },
         Right(verb="patch", resource="pods"): (
             "only for a member whose binding may still be on its way, because its answer was lost or a successor finds "
             "no journal entry; the member is marked, so that a late copy meets a conflict"

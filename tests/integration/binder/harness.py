@@ -26,6 +26,7 @@ from services.contracts.decision_codec import (
 )
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS
 from services.contracts.subjects import PLACEMENT
+from services.core.allocations import ClaimAllocation
 from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
 from services.core.decisions import Assignment, Decision, DecisionEvent, Proposed, Repairing
 from services.core.objects import (
@@ -269,6 +270,7 @@ class Scene:
         repair_window_s: float = 30.0,
         already_placed: int = 0,
         traceparent: str = "",
+        claims: tuple[ClaimAllocation, ...] = (),
     ) -> TransactionId:
         """Publish a placement of pods by name, as the placer does, on everything that the cluster stream has."""
         await self.settled()
@@ -287,6 +289,7 @@ class Scene:
                 ),
                 round=round,
                 already_placed=already_placed,
+                claims=claims,
                 repair_window=timedelta(seconds=repair_window_s),
             ),
         )

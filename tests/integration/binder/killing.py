@@ -7,23 +7,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opentelemetry.trace import NoOpTracer
 from prometheus_client import CollectorRegistry
 
 from services.binder.adapters.kube_calls import KubeCalls
+from services.binder.adapters.kube_claims import KubeClaims
 from services.binder.adapters.kube_pods import KubePods
 from services.binder.binding import PodWriter
+from services.binder.claiming import ClaimWriter
 from services.binder.examining import Examiner
 from services.binder.following import Follower
+from services.binder.instructions import Tools
 from services.binder.journal import BusJournal, Entries
 from services.binder.metrics import BinderMetrics
 from services.binder.objecting import Objector
 from services.binder.pacing import Pace
-from services.binder.ports import Changed, DecisionBus, Journal, Manifest, NoAnswer, PodApi, Taken
+from services.binder.ports import Changed, ClaimApi, DecisionBus, Journal, Manifest, NoAnswer, PodApi, Taken
 from services.binder.publishing import Publisher
-from services.binder.running import Tools
 from services.binder.transactions import Transactions
 from services.binder.world import World
 from services.contracts.policy_file import FixedPolicy
@@ -121,6 +123,58 @@ class NumberedPods:
         return await self._steps.call(name, request, lost=NoAnswer("the answer was lost"))
 
 
+class NumberedClaims:
+    """Satisfies `services.binder.ports.ClaimApi`; only writes are numbered."""
+
+    def __init__(self, claims: ClaimApi, *, steps: Steps) -> None:
+        """Pass calls on to the real ones."""
+        self._claims = claims
+        self._steps = steps
+
+    async def read(self, namespace: str, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those that exist."""
+        await self._steps.alive()
+        return await self._claims.read(namespace, names=names)
+
+    async def device_classes(self, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those that exist."""
+        return await self._claims.device_classes(names=names)
+
+    async def everyone(self) -> Sequence[Manifest]:
+        """Return all allocated claims."""
+        return await self._claims.everyone()
+
+    async def mark(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch the metadata."""
+        return await self._write("mark claim", lambda: self._claims.mark(namespace, name=name, body=body))
+
+    async def write_status(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch the status."""
+        kind = (
+            "allocate" if body["status"].get("allocation") else "clear" if "allocation" in body["status"] else "reserve"
+        )
+        return await self._write(kind, lambda: self._claims.write_status(namespace, name=name, body=body))
+
+    async def create(self, namespace: str, *, body: Mapping[str, Any]) -> Changed:
+        """Create a claim."""
+        return await self._write("create claim", lambda: self._claims.create(namespace, body=body))
+
+    async def delete(self, namespace: str, *, name: str, uid: str, version: str) -> Changed:
+        """Delete a claim."""
+        return await self._write(
+            "delete claim", lambda: self._claims.delete(namespace, name=name, uid=uid, version=version)
+        )
+
+    async def record_extended(self, namespace: str, *, pod: str, uid: str, status: Mapping[str, Any]) -> Changed:
+        """Record a claim in its pod's status."""
+        return await self._write(
+            "record claim", lambda: self._claims.record_extended(namespace, pod=pod, uid=uid, status=status)
+        )
+
+    async def _write(self, name: str, request: Callable[[], Awaitable[T]]) -> T:
+        return await self._steps.call(name, request, lost=NoAnswer("the answer was lost"))
+
+
 class NumberedBus:
     """Satisfies `services.binder.ports.DecisionBus`; journal entries and decisions are numbered."""
 
@@ -213,6 +267,13 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
             follower=follower,
             examiner=Examiner(pods, world=world, follower=follower, policy=FixedPolicy(), metrics=metrics, clock=clock),
             writer=PodWriter(pods, tracer=tracer, metrics=metrics, clock=clock, has_node=world.has_node),
+            claims=ClaimWriter(
+                NumberedClaims(KubeClaims(calls), steps=steps),
+                pods=pods,
+                policy=FixedPolicy(),
+                metrics=metrics,
+                clock=clock,
+            ),
             publisher=Publisher(
                 numbered,
                 instance="test",

@@ -19,6 +19,7 @@ from services.core.decisions import Committed, Repairing, RolledBack
 from services.core.objects import GangId, TransactionId
 from services.runtime.bus import BusUnavailable, StaleWrite
 from services.runtime.kube import KubeClient
+from tests.integration.binder.claims_stage import device_gang, judged, own_claims
 from tests.integration.binder.harness import Scene, end_task
 from tests.integration.binder.judging import Witness
 from tests.integration.binder.killing import Fault, Steps, binder
@@ -32,10 +33,15 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A gang of eight, and what the API server refuses; `ending` is how it ends where nobody dies."""
+    """A gang of eight, and what the API server refuses; `ending` is how it ends where nobody dies.
+
+    Members that have claims are fewer, because each is written three times.
+    """
 
     name: str
     ending: type
+    size: int = SIZE
+    has_claims: bool = False
     repair_window_s: float = 30.0
     refuse: Callable[[Scene, str], None] = lambda _scene, _group: None
 
@@ -50,6 +56,21 @@ SCENARIOS = (
     # The first member's dry run passes, and every later try of it is refused.
     Scenario(
         name="undo", ending=RolledBack, repair_window_s=0.0, refuse=lambda scene, group: refuse(scene, f"{group}-0")
+    ),
+    Scenario(
+        name="claims, repair",
+        ending=Committed,
+        size=3,
+        has_claims=True,
+        refuse=lambda scene, group: refuse(scene, f"{group}-1", node="node-001", is_probed=False),
+    ),
+    Scenario(
+        name="claims, undo",
+        ending=RolledBack,
+        size=3,
+        has_claims=True,
+        repair_window_s=0.0,
+        refuse=lambda scene, group: refuse(scene, f"{group}-0"),
     ),
 )
 
@@ -66,18 +87,27 @@ class Stage:
     async def play(self, scenario: Scenario, *, steps: Steps) -> list[str]:
         """Play a scenario with one death, and return what is wrong afterwards."""
         scene, group = self.scene, f"g{next(_numbers)}"
-        gang = scene.gang(group, size=SIZE)
-        scene.pods(group, size=SIZE, ownerReferences=[OWNER])
+        if scenario.has_claims:
+            gang, _names = device_gang(scene, group, size=scenario.size, ownerReferences=[OWNER])
+        else:
+            gang = scene.gang(group, size=scenario.size)
+            scene.pods(group, size=scenario.size, ownerReferences=[OWNER])
         scenario.refuse(scene, group)
         await scene.settled()
         self.witness.open()
-        placer = asyncio.create_task(self._answer(gang, group))
+        placer = asyncio.create_task(self._answer(gang, group, scenario=scenario))
         first = asyncio.create_task(self._binder(steps))
         second: asyncio.Task[None] | None = None
         try:
             await steps.caught_up.wait()
-            nodes = {f"{group}-{number}": "node-001" for number in range(SIZE)}
-            await scene.propose(gang, nodes, transaction=group, repair_window_s=scenario.repair_window_s)
+            nodes = {f"{group}-{number}": "node-001" for number in range(scenario.size)}
+            await scene.propose(
+                gang,
+                nodes,
+                transaction=group,
+                repair_window_s=scenario.repair_window_s,
+                claims=own_claims(scene, nodes) if scenario.has_claims else (),
+            )
             ended = asyncio.create_task(self._ended(group))
             died = asyncio.create_task(steps.died.wait())
             await asyncio.wait({ended, died, first}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +119,8 @@ class Stage:
             for request in steps.late:
                 with contextlib.suppress(StaleWrite, BusUnavailable):
                     await request()
-            return await self.witness.problems(scene.bus, group=group, transaction=group, min_count=SIZE)
+            found = await self.witness.problems(scene.bus, group=group, transaction=group, min_count=scenario.size)
+            return found + await self._devices_at_rest()
         finally:
             for task in (placer, first, second):
                 if task is not None:
@@ -100,9 +131,19 @@ class Stage:
     def _binder(self, steps: Steps) -> Any:
         return binder(self.scene.bus, self.client, steps=steps, is_journal_late=self.is_journal_late)
 
-    async def _answer(self, gang: GangId, transaction: str) -> None:
+    async def _devices_at_rest(self) -> list[str]:
+        """Return what is wrong with devices, once those of deleted pods are freed by their controller."""
+
+        def is_settled() -> bool:
+            return not any(pod["metadata"].get("deletionTimestamp") for pod in self.scene.pod_manifests())
+
+        with contextlib.suppress(TimeoutError):
+            await self.scene.until(lambda: is_settled() and not judged(self.scene), limit_s=3)
+        return judged(self.scene)
+
+    async def _answer(self, gang: GangId, transaction: str, *, scenario: Scenario) -> None:
         """Play the placer: the first node that has not refused; what is neither bound nor open is promised again."""
-        held = {f"{transaction}-{number}": "node-001" for number in range(SIZE)}
+        held = {f"{transaction}-{number}": "node-001" for number in range(scenario.size)}
         for number in itertools.count(1):
             repairing = await self.scene.decision(Repairing, transaction=transaction, nth=number, limit_s=None)
             for member in repairing.bound:
@@ -111,7 +152,8 @@ class Stage:
                 one.pod: next(name for name in ("node-001", "node-002", "node-003") if name not in one.excluded_nodes)
                 for one in repairing.open
             }
-            await self.scene.answer(repairing, gang=gang, nodes=held, transaction=transaction)
+            claims = own_claims(self.scene, held) if scenario.has_claims else ()
+            await self.scene.answer(repairing, gang=gang, nodes=held, transaction=transaction, claims=claims)
 
     async def _ended(self, transaction: str) -> None:
         """Wait until the transaction has ended, and the journal has forgotten it."""
@@ -131,7 +173,7 @@ class Stage:
         scene = self.scene
         scene.sandbox.faults.clear()
         cluster = scene.sandbox.cluster
-        for plural, group in (("pods", ""), ("podgroups", "scheduling.k8s.io")):
+        for plural, group in (("pods", ""), ("podgroups", "scheduling.k8s.io"), ("resourceclaims", "resource.k8s.io")):
             kind = cluster.store.kind(plural, group=group)
             for manifest in cluster.store.objects(plural, group=group, namespace="team-a"):
                 stored = cluster.store.get(kind, namespace="team-a", name=manifest["metadata"]["name"])

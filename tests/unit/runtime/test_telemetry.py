@@ -142,6 +142,8 @@ def test_telemetry_names_are_fixed() -> None:
             "transaction.dry_run",
             "transaction.claims",
             "transaction.bind",
+            "transaction.prepare",
+            "transaction.free",
             "transaction.repair",
             "transaction.undo",
             "binding",
