@@ -1,9 +1,12 @@
 """The autoscaler, put together: the only place that builds its adapters."""
 
 import asyncio
+import contextlib
 
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.adapters.kubernetes import KubernetesHpas
+from services.autoscaler.adapters.placer import PlacerFit
+from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.hpas import CONDITION as HPAS
 from services.autoscaler.hpas import HpaFollower
@@ -16,7 +19,8 @@ from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import STREAMS
 from services.core.metric_readings import MetricKey
-from services.core.policy import MetricSource
+from services.core.policy import Policy
+from services.core.scaling import WhenItDoesNotFit
 from services.runtime.bus import Bus
 from services.runtime.kube import KubeClient
 from services.runtime.leadership import Leadership, campaigning
@@ -73,28 +77,33 @@ async def _work(
 
 
 async def _wake_by(
-    policy: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus, leadership: Leadership
+    configured: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus, leadership: Leadership
 ) -> None:
     """Wake by the sources of the policy in force, and begin anew with others.
 
     Without a source there is nothing to wake by, and nothing is asked of the API server.
     """
     metrics = WakingMetrics(runtime.registry)
-    in_force = policy.value
+    in_force = configured.value
     while True:
-        sources = in_force.metric_sources
+        policy = in_force
         async with asyncio.TaskGroup() as group:
-            work = _wake(sources, settings=settings, runtime=runtime, bus=bus, metrics=metrics, leadership=leadership)
+            work = _wake(policy, settings=settings, runtime=runtime, bus=bus, metrics=metrics, leadership=leadership)
             waking = [group.create_task(work, name="waking")]
             try:
-                while in_force.metric_sources == sources:
-                    in_force = await policy.changed(since=in_force)
+                while _concerns(in_force) == _concerns(policy):
+                    in_force = await configured.changed(since=in_force)
             finally:
                 await cancelled(waking)
 
 
+def _concerns(policy: Policy) -> tuple[object, ...]:
+    """What of a policy is used here: with another, waking begins anew."""
+    return policy.metric_sources, policy.waking
+
+
 async def _wake(
-    sources: tuple[MetricSource, ...],
+    policy: Policy,
     *,
     settings: AutoscalerSettings,
     runtime: Runtime,
@@ -103,7 +112,7 @@ async def _wake(
     leadership: Leadership,
 ) -> None:
     metrics.followed.set(0)
-    if not sources:
+    if not policy.metric_sources:
         runtime.readiness.remove(HPAS)
         return
     runtime.readiness.set(HPAS, ready=False, detail="connecting")
@@ -111,15 +120,19 @@ async def _wake(
     async with (
         await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
         JetStreamQueues(url=settings.nats_url, name=name, clock=clock, readiness=runtime.readiness) as queues,
+        contextlib.AsyncExitStack() as stack,
         asyncio.TaskGroup() as group,
     ):
         api = KubernetesHpas(client, clock=clock)
+        placer = None
+        if settings.placer:
+            placer = await stack.enter_async_context(PlacerFit(client, target=settings.placer))
 
         def changed(metric: MetricKey) -> None:
             waker.metric_changed(metric)
 
         book = SourceBook(
-            sources,
+            policy.metric_sources,
             queues=queues,
             clock=clock,
             metrics=metrics,
@@ -129,7 +142,15 @@ async def _wake(
         teller = Teller(
             api, stream=bus, instance=settings.instance, metrics=metrics, clock=clock, leadership=leadership
         )
-        waker = Waker(api, sources=book, teller=teller, metrics=metrics, clock=clock, leadership=leadership)
+        waker = Waker(
+            api,
+            sources=book,
+            teller=teller,
+            metrics=metrics,
+            clock=clock,
+            leadership=leadership,
+            fitting=FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit)),
+        )
         follower = HpaFollower(
             api,
             replaced=waker.replaced,

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from services.core.fitting import Fit
 from services.core.metric_readings import Sample
 from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
@@ -99,6 +100,13 @@ class HpaApi(Protocol):
 
     async def tell(self, autoscaler: Autoscaler, *, reason: str, message: str, is_warning: bool) -> None:
         """Create an Event about the HPA."""
+
+
+class Placer(Protocol):
+    """Who knows where pods would go."""
+
+    async def fit(self, autoscaler: Autoscaler, *, scale: Scale, replicas: int) -> Fit:
+        """Return whether the pods of so many replicas have a place now; what goes wrong makes that unknown."""
 
 
 class SourceFailed(Exception):

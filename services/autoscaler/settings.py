@@ -13,5 +13,8 @@ class AutoscalerSettings(ElectedSettings):
     kubeconfig: Path | None = None
     """Kubeconfig file. Unset: the pod's service account, else the default kubeconfig of the user."""
 
+    placer: str = ""
+    """HOST:PORT of the placer's gRPC interface, which is asked before a wake whether its pods have a place."""
+
     source_interval_s: float = bounded(15.0, minimum=0.1, maximum=60)
     """Seconds after which each metric source is read, beside the readings upon a hint."""

@@ -59,6 +59,8 @@ class Teller:
         await self._publish(hpa, event=woken)
         message = f"{hpa.target} from 0 to {woken.replicas} replicas: {woken.why}"
         await self._api.tell(hpa, reason="Woken", message=message, is_warning=False)
+        for warning in woken.warnings:
+            await self._api.tell(hpa, reason=warning.code.value, message=warning.message, is_warning=True)
 
     async def tell(self, hpa: Autoscaler, *, verdict: Verdict) -> None:
         """Tell a verdict that is another than the one shown. Raises ApiFailed, and is asked again then.
@@ -119,7 +121,8 @@ def _fields(event: ScalingEvent) -> dict[str, object]:
     """What a log line says of a decision."""
     match event:
         case Woken():
-            return {"replicas": event.replicas, "why": event.why}
+            warnings = [one.message for one in event.warnings]
+            return {"replicas": event.replicas, "why": event.why, "warnings": warnings}
         case Held():
             return {"replicas": event.replicas, "reasons": [one.message for one in event.reasons]}
         case Refused():

@@ -13,17 +13,21 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
+from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import ApiFailed, HpaApi, Leading, Scale, WriteConflict
 from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
 from services.core.metric_readings import Known, MetricKey
 from services.core.reasons import Reason
-from services.core.scaling import Autoscaler, Refused, TargetRef, Verdict, Woken, decide, must_disarm
+from services.core.scaling import Autoscaler, Held, Refused, TargetRef, Verdict, Woken, decide, must_disarm
 from services.runtime.clock import Clock
 from services.runtime.log import get
 
 _log = get("autoscaler.waking")
+
+LOOK_AGAIN_S = 3.0
+"""Between two questions whether there is room for a wake that is held for it."""
 
 K = TypeVar("K")
 
@@ -39,6 +43,7 @@ class _Entry:
     replicas: int | None = None
     #: A wake that was asked for and whose answer has not come: where the target has replicas now, it was stored.
     attempt: Woken | None = None
+    is_looked_at_again: bool = False
 
 
 class Waker:
@@ -53,8 +58,10 @@ class Waker:
         metrics: WakingMetrics,
         clock: Clock,
         leadership: Leading,
+        fitting: FitQuestion,
     ) -> None:
         """Keep the parts; `run` does the work."""
+        self._fitting = fitting
         self._leadership = leadership
         self._api = api
         self._sources = sources
@@ -209,6 +216,12 @@ class Waker:
             # A watch may lag: where the condition is gone by now, the zero is a person's.
             _log.info("waking.outdated", namespace=hpa.namespace, hpa=hpa.name)
             return
+        asked = await self._fitting.ask(hpa, scale=scale, woken=woken)
+        if isinstance(asked, Held):
+            self._look_again(entry)
+            await self._teller.tell(hpa, verdict=asked)
+            return
+        woken = asked
         if self._leadership.epoch is None:
             # Lost in the meantime: whoever leads now looks for itself.
             return
@@ -229,6 +242,19 @@ class Waker:
         entry.attempt = None
         self._sleeps(entry, is_asleep=False)
         await self._teller.woken(hpa, woken=woken)
+
+    def _look_again(self, entry: _Entry) -> None:
+        """Look after a moment, for nothing tells that there is room now."""
+        if self._tasks is None or entry.is_looked_at_again:
+            return
+        entry.is_looked_at_again = True
+
+        async def later() -> None:
+            await self._clock.sleep(LOOK_AGAIN_S)
+            entry.is_looked_at_again = False
+            entry.nudge.set()
+
+        self._tasks.create_task(later(), name=f"looking again at {entry.hpa.key}")
 
     async def _disarm(self, entry: _Entry, *, hpa: Autoscaler, is_fenced: bool) -> None:
         await self._api.disarm(hpa, is_fenced=is_fenced)

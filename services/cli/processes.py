@@ -30,6 +30,8 @@ TAIL_BYTES = 4000
 
 SERVICES = ("watcher", "placer", "binder", "autoscaler")
 
+PLACER_VARIABLE = "PHALANX_PLACER"
+
 _ADDRESSES = {"http": "PHALANX_HTTP_ADDRESS", "grpc": "PHALANX_GRPC_ADDRESS"}
 """Settings with a listen address, by the name under which its port is announced."""
 
@@ -82,6 +84,11 @@ class LocalProcess:
         return "grpc" in self._ports
 
     @property
+    def has_all_ports(self) -> bool:
+        """True once each port that the process was to take is known."""
+        return all(name in self._ports for name, variable in _ADDRESSES.items() if variable in self.environment)
+
+    @property
     def pid(self) -> int | None:
         """Process id while it runs."""
         return None if self._process is None else self._process.pid
@@ -126,6 +133,16 @@ class LocalProcess:
                     await asyncio.sleep(POLL_S)
         except TimeoutError as error:
             raise ServiceFailed(f"{self.name} was not ready after {timeout_s:g} s: {detail}\n{self.tail()}") from error
+
+    async def wait_announced(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the process has said which ports it took; it need not be ready. Raises ServiceFailed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (self._read_ports() and self.has_all_ports):
+                    self.check_alive()
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as error:
+            raise ServiceFailed(f"{self.name} took no ports within {timeout_s:g} s\n{self.tail()}") from error
 
     def kill(self) -> None:
         """End the process as a crash would, and wait until it is gone."""
@@ -187,6 +204,11 @@ class LocalProcess:
             return False, str(error)
 
 
+def _is_asking(name: str) -> bool:
+    """Tell whether a service is told where the placer answers, and so starts after it."""
+    return name == "autoscaler"
+
+
 @dataclass(slots=True, kw_only=True)
 class LocalServices:
     """All services against one API server and one bus.
@@ -208,8 +230,12 @@ class LocalServices:
     async def __aenter__(self) -> Self:
         """Start all services."""
         try:
-            for name in self.names:
+            for name in sorted(self.names, key=_is_asking):
                 self.processes[name] = self._process(name)
+                if _is_asking(name) and (placer := self.processes.get("placer")) is not None:
+                    await placer.wait_announced()
+                    known = {PLACER_VARIABLE: placer.grpc_target} | dict(self.processes[name].environment)
+                    self.processes[name].environment = known
                 self.processes[name].start()
             async with asyncio.TaskGroup() as group:
                 for process in self.processes.values():

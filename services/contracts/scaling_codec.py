@@ -39,7 +39,8 @@ def encode_scaling(decision: ScalingDecision) -> bytes:
     )
     match decision.event:
         case Woken() as event:
-            message.woken.CopyFrom(pb.Woken(replicas=event.replicas, why=event.why))
+            warnings = encode_reasons(event.warnings)
+            message.woken.CopyFrom(pb.Woken(replicas=event.replicas, why=event.why, warnings=warnings))
         case Held() as event:
             message.held.CopyFrom(pb.Held(replicas=event.replicas, reasons=encode_reasons(event.reasons)))
         case Refused() as event:
@@ -68,7 +69,8 @@ def decode_scaling(data: bytes) -> ScalingDecision:
 def _event(message: pb.ScalingDecision) -> Woken | Held | Refused:
     match message.WhichOneof("event"):
         case "woken":
-            return Woken(replicas=message.woken.replicas, why=message.woken.why)
+            warnings = decode_reasons(message.woken.warnings)
+            return Woken(replicas=message.woken.replicas, why=message.woken.why, warnings=warnings)
         case "held":
             return Held(replicas=message.held.replicas, reasons=decode_reasons(message.held.reasons))
         case "refused":

@@ -33,6 +33,9 @@ GROUP_SIZE_ANNOTATION = PREFIX + "group-size"
 FALLBACK_ANNOTATION = PREFIX + "fallback"
 """On an HorizontalPodAutoscaler: `<replicas>/<failures>`: what is started where a source stays down, and when."""
 
+FIT_ANNOTATION = PREFIX + "when-it-does-not-fit"
+"""On an HorizontalPodAutoscaler: `create` or `hold`, what a wake does whose pods have no place now."""
+
 EXPIRES_AT_ANNOTATION = PREFIX + "expires-at"
 """On a DeviceTaintRule: RFC 3339 time after which Phalanx removes it."""
 

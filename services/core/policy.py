@@ -47,6 +47,9 @@ JETSTREAM_NAME = {
 }
 """Limits of names of streams and consumers: those of the NATS server."""
 
+WHEN_IT_DOES_NOT_FIT = {"pattern": r"^(create|hold)$", "text": "create or hold"}
+"""Limits of what a wake does whose pods have no place."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyLevel:
@@ -116,6 +119,14 @@ class MetricSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WakingPolicy:
+    """How targets are woken from zero."""
+
+    when_it_does_not_fit: str = field(default="create", metadata=WHEN_IT_DOES_NOT_FIT)
+    """What a wake does whose pods have no place now: create makes them, for node autoscalers to see; hold waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The whole file, the same for all services."""
 
@@ -130,6 +141,9 @@ class Policy:
 
     signer: SignerPolicy = field(default_factory=SignerPolicy)
     """Whose certificate requests the signer signs. Without this section, nobody's."""
+
+    waking: WakingPolicy = field(default_factory=WakingPolicy)
+    """How they are woken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

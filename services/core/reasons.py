@@ -89,6 +89,8 @@ class ReasonCode(StrEnum):
     TARGET_NOT_SCALABLE = "TargetNotScalable"
     MAX_BELOW_GROUP = "MaxBelowGroup"
     NEVER_IDLE = "NeverIdle"
+    REPLICAS_DO_NOT_FIT = "ReplicasDoNotFit"
+    FIT_UNKNOWN = "FitUnknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

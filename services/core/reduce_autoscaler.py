@@ -10,12 +10,13 @@ from services.core.names import (
     CONDITION_SCALED_TO_ZERO,
     CONDITION_WAKING,
     FALLBACK_ANNOTATION,
+    FIT_ANNOTATION,
     GROUP_SIZE_ANNOTATION,
     WAKE_ANNOTATION,
 )
 from services.core.quantities import QuantityError, parse_milli
 from services.core.reasons import Reason, ReasonCode
-from services.core.scaling import Autoscaler, Fallback, MetricTarget, ShownCondition, TargetRef
+from services.core.scaling import Autoscaler, Fallback, MetricTarget, ShownCondition, TargetRef, WhenItDoesNotFit
 
 MAX_GROUP_SIZE = 4096
 _FALLBACK = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
@@ -36,6 +37,7 @@ def reduce_autoscaler(manifest: Mapping[str, Any]) -> Autoscaler:
     group_size, errors = _group_size(notes)
     may_wake, of_wake = _may_wake(notes)
     fallback, of_fallback = _fallback(notes)
+    when, of_fit = _when_it_does_not_fit(notes)
     return Autoscaler(
         namespace=text_at(metadata, "namespace", at="metadata.namespace"),
         name=text_at(metadata, "name", at="metadata.name"),
@@ -54,8 +56,9 @@ def reduce_autoscaler(manifest: Mapping[str, Any]) -> Autoscaler:
         may_wake=may_wake,
         fallback=fallback,
         group_size=group_size,
+        when_it_does_not_fit=when,
         errors=errors,
-        warnings=(*of_wake, *of_fallback, *problems),
+        warnings=(*of_wake, *of_fallback, *of_fit, *problems),
         shown=_shown(status),
     )
 
@@ -109,6 +112,16 @@ def _fallback(notes: Mapping[str, str]) -> tuple[Fallback | None, tuple[Reason, 
         expected = "<replicas>/<failures>, such as 2/3, both at least 1"
         return None, (_misconfigured(FALLBACK_ANNOTATION, expected=expected, got=text),)
     return Fallback(replicas=int(match[1]), failures=int(match[2])), ()
+
+
+def _when_it_does_not_fit(notes: Mapping[str, str]) -> tuple[WhenItDoesNotFit | None, tuple[Reason, ...]]:
+    text = notes.get(FIT_ANNOTATION)
+    if text is None:
+        return None, ()
+    try:
+        return WhenItDoesNotFit(text), ()
+    except ValueError:
+        return None, (_misconfigured(FIT_ANNOTATION, expected="create or hold", got=text),)
 
 
 def _group_size(notes: Mapping[str, str]) -> tuple[int, tuple[Reason, ...]]:

@@ -37,6 +37,13 @@ class Fallback:
     failures: int
 
 
+class WhenItDoesNotFit(StrEnum):
+    """What a wake does whose pods have no place now."""
+
+    CREATE = "create"
+    HOLD = "hold"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRef:
     """What an HPA scales, in its own namespace."""
@@ -79,6 +86,7 @@ class Autoscaler:
     may_wake: bool = False
     fallback: Fallback | None = None
     group_size: int = 1
+    when_it_does_not_fit: WhenItDoesNotFit | None = None
     errors: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
     shown: ShownCondition | None = None
@@ -105,10 +113,11 @@ class Rest(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
-    """A target is to be started from zero."""
+    """A target is to be started from zero. `warnings` are what is known of the place that its pods will need."""
 
     replicas: int
     why: str
+    warnings: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ The condition is all that is remembered of what was told, so a restart repeats n
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.core.reasons import summary
+from services.core.reasons import ReasonCode, summary
 from services.core.scaling import Held, LeftAlone, Refused, ShownCondition, Verdict, Woken
 
 READY = "Ready"
@@ -32,7 +32,8 @@ def told_of(verdict: Verdict, *, shown: ShownCondition | None) -> Told | None:
 def _told(verdict: Verdict) -> Told:
     match verdict:
         case Held(reasons=reasons):
-            status = "Unknown"
+            is_known = any(reason.code is ReasonCode.REPLICAS_DO_NOT_FIT for reason in reasons)
+            status = "False" if is_known else "Unknown"
         case Refused(reasons=reasons):
             status = "False"
         case LeftAlone(warnings=reasons) if reasons:

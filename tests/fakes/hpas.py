@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.autoscaler.ports import ApiFailed, HpaEvent, Scale, SourceFailed, WriteConflict
+from services.core.fitting import Fit
 from services.core.metric_readings import Sample
 from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
@@ -104,6 +105,20 @@ class FakeHpas:
         if self.moments == self.strike_at:
             self.struck.set()
             await asyncio.Event().wait()
+
+
+@dataclass(slots=True, kw_only=True)
+class FakePlacer:
+    """Satisfies `services.autoscaler.ports.Placer`: the answer that a test gives, and the questions that came."""
+
+    answer: Fit
+    questions: list[str] = field(default_factory=list)
+
+    async def fit(self, autoscaler: Autoscaler, *, scale: Scale, replicas: int) -> Fit:
+        """Return the answer."""
+        await asyncio.sleep(0)
+        self.questions.append(f"{autoscaler.target} at {scale.path}: {replicas}")
+        return self.answer
 
 
 @dataclass(slots=True, kw_only=True)

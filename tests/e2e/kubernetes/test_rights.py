@@ -84,10 +84,10 @@ UNUSED: Mapping[str, Mapping[Right, str]] = {
         ),
     },
     "autoscaler": {
-        Right(verb=verb, resource=f"{plural}/scale", group=group): "only for targets of that kind"
-        for (plural, group), verb in product(
+        Right(verb=verb, resource=f"{plural}{suffix}", group=group): "only for targets of that kind"
+        for (plural, group), (suffix, verb) in product(
             (("replicasets", "apps"), ("statefulsets", "apps"), ("leaderworkersets", "leaderworkerset.x-k8s.io")),
-            ("get", "update"),
+            (("/scale", "get"), ("/scale", "update"), ("", "get")),
         )
     },
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
@@ -17,11 +18,11 @@ from services.contracts.streams import SCALING_STREAM
 from services.core.metric_readings import MetricKey
 from services.core.policy import JetStreamSource, MetricSource
 from services.core.reduce_autoscaler import reduce_autoscaler
-from services.core.scaling import Autoscaler, ScalingEvent
+from services.core.scaling import Autoscaler, ScalingEvent, WhenItDoesNotFit
 from tests.builders import START
 from tests.fakes.bus import FakeBus
 from tests.fakes.clock import FakeClock
-from tests.fakes.hpas import FakeHpas, FakeQueues
+from tests.fakes.hpas import FakeHpas, FakePlacer, FakeQueues
 from tests.fakes.leadership import FakeLeadership
 from tests.hpas import hpa_manifest
 
@@ -32,7 +33,13 @@ class Scene:
     """A waker with one source, on fakes."""
 
     def __init__(
-        self, *, api: FakeHpas | None = None, bus: FakeBus | None = None, leadership: FakeLeadership | None = None
+        self,
+        *,
+        api: FakeHpas | None = None,
+        bus: FakeBus | None = None,
+        leadership: FakeLeadership | None = None,
+        placer: FakePlacer | None = None,
+        when: WhenItDoesNotFit = WhenItDoesNotFit.CREATE,
     ) -> None:
         """Put it together as `services.autoscaler.app` does; with `api` and `bus` it is a successor of another."""
         self.leadership = leadership or FakeLeadership()
@@ -58,7 +65,13 @@ class Scene:
             leadership=self.leadership,
         )
         self.waker = Waker(
-            self.api, sources=book, teller=teller, metrics=metrics, clock=self.clock, leadership=self.leadership
+            self.api,
+            sources=book,
+            teller=teller,
+            metrics=metrics,
+            clock=self.clock,
+            leadership=self.leadership,
+            fitting=FitQuestion(placer, default=when),
         )
         self.book = book
 

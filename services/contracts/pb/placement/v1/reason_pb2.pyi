@@ -86,6 +86,8 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_TARGET_NOT_SCALABLE: _ClassVar[ReasonCode]
     REASON_CODE_MAX_BELOW_GROUP: _ClassVar[ReasonCode]
     REASON_CODE_NEVER_IDLE: _ClassVar[ReasonCode]
+    REASON_CODE_REPLICAS_DO_NOT_FIT: _ClassVar[ReasonCode]
+    REASON_CODE_FIT_UNKNOWN: _ClassVar[ReasonCode]
 REASON_CODE_UNSPECIFIED: ReasonCode
 REASON_CODE_MEMBERS_MISSING: ReasonCode
 REASON_CODE_MEMBERS_GATED: ReasonCode
@@ -165,6 +167,8 @@ REASON_CODE_TARGET_NOT_FOUND: ReasonCode
 REASON_CODE_TARGET_NOT_SCALABLE: ReasonCode
 REASON_CODE_MAX_BELOW_GROUP: ReasonCode
 REASON_CODE_NEVER_IDLE: ReasonCode
+REASON_CODE_REPLICAS_DO_NOT_FIT: ReasonCode
+REASON_CODE_FIT_UNKNOWN: ReasonCode
 
 class Reason(_message.Message):
     __slots__ = ("code", "message", "count", "subject")

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from services.contracts.pb.placement.v1 import reason_pb2 as phalanx_dot_placement_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n phalanx/scaling/v1/scaling.proto\x12\x12phalanx.scaling.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"\xff\x01\n\x0fScalingDecision\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03hpa\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12*\n\x05woken\x18\n \x01(\x0b\x32\x19.phalanx.scaling.v1.WokenH\x00\x12(\n\x04held\x18\x0b \x01(\x0b\x32\x18.phalanx.scaling.v1.HeldH\x00\x12.\n\x07refused\x18\x0c \x01(\x0b\x32\x1b.phalanx.scaling.v1.RefusedH\x00\x42\x07\n\x05\x65vent\"&\n\x05Woken\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12\x0b\n\x03why\x18\x02 \x01(\t\"G\n\x04Held\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"Q\n\x07Refused\x12\x17\n\x0fwanted_replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reasonb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n phalanx/scaling/v1/scaling.proto\x12\x12phalanx.scaling.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"\xff\x01\n\x0fScalingDecision\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03hpa\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12*\n\x05woken\x18\n \x01(\x0b\x32\x19.phalanx.scaling.v1.WokenH\x00\x12(\n\x04held\x18\x0b \x01(\x0b\x32\x18.phalanx.scaling.v1.HeldH\x00\x12.\n\x07refused\x18\x0c \x01(\x0b\x32\x1b.phalanx.scaling.v1.RefusedH\x00\x42\x07\n\x05\x65vent\"V\n\x05Woken\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12\x0b\n\x03why\x18\x02 \x01(\t\x12.\n\x08warnings\x18\x03 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"G\n\x04Held\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"Q\n\x07Refused\x12\x17\n\x0fwanted_replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reasonb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCALINGDECISION']._serialized_start=125
   _globals['_SCALINGDECISION']._serialized_end=380
   _globals['_WOKEN']._serialized_start=382
-  _globals['_WOKEN']._serialized_end=420
-  _globals['_HELD']._serialized_start=422
-  _globals['_HELD']._serialized_end=493
-  _globals['_REFUSED']._serialized_start=495
-  _globals['_REFUSED']._serialized_end=576
+  _globals['_WOKEN']._serialized_end=468
+  _globals['_HELD']._serialized_start=470
+  _globals['_HELD']._serialized_end=541
+  _globals['_REFUSED']._serialized_start=543
+  _globals['_REFUSED']._serialized_end=624
 # @@protoc_insertion_point(module_scope)

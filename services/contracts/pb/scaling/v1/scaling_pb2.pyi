@@ -29,12 +29,14 @@ class ScalingDecision(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., hpa: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., woken: _Optional[_Union[Woken, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
 
 class Woken(_message.Message):
-    __slots__ = ("replicas", "why")
+    __slots__ = ("replicas", "why", "warnings")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     replicas: int
     why: str
-    def __init__(self, replicas: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
+    def __init__(self, replicas: _Optional[int] = ..., why: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("replicas", "reasons")
