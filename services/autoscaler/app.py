@@ -1,7 +1,7 @@
 """The autoscaler, put together: the only place that builds its adapters."""
 
 import asyncio
-import contextlib
+from dataclasses import dataclass
 
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.adapters.kubernetes import KubernetesHpas
@@ -11,6 +11,7 @@ from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.hpas import CONDITION as HPAS
 from services.autoscaler.hpas import HpaFollower
 from services.autoscaler.metrics import WakingMetrics
+from services.autoscaler.ports import Placer
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
@@ -72,24 +73,37 @@ async def _work(
             group.create_task(letters.run(), name="storing dead letters")
             follower = Follower(stream=bus, readiness=runtime.readiness, metrics=metrics, letters=letters)
             group.create_task(follower.run(), name="following the decisions")
-            waking = _wake_by(policy, settings=settings, runtime=runtime, bus=bus, leadership=leadership)
-            group.create_task(waking, name="waking")
+            given = _Given(
+                settings=settings,
+                runtime=runtime,
+                bus=bus,
+                leadership=leadership,
+                metrics=WakingMetrics(runtime.registry),
+            )
+            group.create_task(_wake_by(policy, given), name="waking")
 
 
-async def _wake_by(
-    configured: PolicySource, *, settings: AutoscalerSettings, runtime: Runtime, bus: Bus, leadership: Leadership
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What waking is built of, whichever policy is in force."""
+
+    settings: AutoscalerSettings
+    runtime: Runtime
+    bus: Bus
+    leadership: Leadership
+    metrics: WakingMetrics
+
+
+async def _wake_by(configured: PolicySource, given: _Given) -> None:
     """Wake by the sources of the policy in force, and begin anew with others.
 
     Without a source there is nothing to wake by, and nothing is asked of the API server.
     """
-    metrics = WakingMetrics(runtime.registry)
     in_force = configured.value
     while True:
         policy = in_force
         async with asyncio.TaskGroup() as group:
-            work = _wake(policy, settings=settings, runtime=runtime, bus=bus, metrics=metrics, leadership=leadership)
-            waking = [group.create_task(work, name="waking")]
+            waking = [group.create_task(_wake(policy, given), name="waking")]
             try:
                 while _concerns(in_force) == _concerns(policy):
                     in_force = await configured.changed(since=in_force)
@@ -102,16 +116,9 @@ def _concerns(policy: Policy) -> tuple[object, ...]:
     return policy.metric_sources, policy.waking
 
 
-async def _wake(
-    policy: Policy,
-    *,
-    settings: AutoscalerSettings,
-    runtime: Runtime,
-    bus: Bus,
-    metrics: WakingMetrics,
-    leadership: Leadership,
-) -> None:
-    metrics.followed.set(0)
+async def _wake(policy: Policy, given: _Given) -> None:
+    settings, runtime = given.settings, given.runtime
+    given.metrics.followed.set(0)
     if not policy.metric_sources:
         runtime.readiness.remove(HPAS)
         return
@@ -120,13 +127,10 @@ async def _wake(
     async with (
         await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
         JetStreamQueues(url=settings.nats_url, name=name, clock=clock, readiness=runtime.readiness) as queues,
-        contextlib.AsyncExitStack() as stack,
+        PlacerFit(client, target=settings.placer) as placer,
         asyncio.TaskGroup() as group,
     ):
         api = KubernetesHpas(client, clock=clock)
-        placer = None
-        if settings.placer:
-            placer = await stack.enter_async_context(PlacerFit(client, target=settings.placer))
 
         def changed(metric: MetricKey) -> None:
             waker.metric_changed(metric)
@@ -135,31 +139,40 @@ async def _wake(
             policy.metric_sources,
             queues=queues,
             clock=clock,
-            metrics=metrics,
+            metrics=given.metrics,
             interval_s=settings.source_interval_s,
             changed=changed,
         )
-        teller = Teller(
-            api, stream=bus, instance=settings.instance, metrics=metrics, clock=clock, leadership=leadership
-        )
-        waker = Waker(
-            api,
-            sources=book,
-            teller=teller,
-            metrics=metrics,
-            clock=clock,
-            leadership=leadership,
-            fitting=FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit)),
-        )
+        waker = _waker(policy, given, api=api, book=book, placer=placer if settings.placer else None)
         follower = HpaFollower(
             api,
             replaced=waker.replaced,
             put=waker.put,
             removed=waker.removed,
             readiness=runtime.readiness,
-            metrics=metrics,
+            metrics=given.metrics,
             clock=clock,
         )
         group.create_task(waker.run(), name="waking targets")
         group.create_task(book.run(), name="reading sources")
         group.create_task(follower.run(), name="following hpas")
+
+
+def _waker(policy: Policy, given: _Given, *, api: KubernetesHpas, book: SourceBook, placer: Placer | None) -> Waker:
+    clock, leadership = given.runtime.clock, given.leadership
+    return Waker(
+        api,
+        sources=book,
+        teller=Teller(
+            api,
+            stream=given.bus,
+            instance=given.settings.instance,
+            metrics=given.metrics,
+            clock=clock,
+            leadership=leadership,
+        ),
+        metrics=given.metrics,
+        clock=clock,
+        leadership=leadership,
+        fitting=FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit)),
+    )

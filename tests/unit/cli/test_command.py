@@ -70,9 +70,10 @@ def test_settings_of_all_services() -> None:
     assert lines[0] == "all services:"
     for heading, variable in (
         ("watcher, binder, autoscaler, signer:", "PHALANX_KUBECONFIG"),
+        ("placer, binder, autoscaler:", "PHALANX_LEADER_ELECTION"),
         ("placer, binder:", "PHALANX_GRPC_ADDRESS"),
         ("placer:", "PHALANX_SETTLE_MS"),
-        ("autoscaler:", "PHALANX_SOURCE_INTERVAL_S"),
+        ("autoscaler:", "PHALANX_PLACER"),
     ):
         assert lines[lines.index(heading) + 1].startswith(variable)
 
