@@ -31,7 +31,7 @@ IN_FORCE = ("C25", "C26", "C27", "C28", "C30", "C41")
 MOVING = frozenset({"noBindTo", "planned", "scheduled"})
 """Expectations on a gang in the middle of its transaction."""
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 """How long an expectation may take to come true after the system is quiet: status writes may follow later."""
 
 

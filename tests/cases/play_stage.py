@@ -77,6 +77,15 @@ class Stage:
             if not self.node_of(one.pod)
         }
 
+    def planned(self) -> Mapping[str, NodeName]:
+        """Return where open transactions want their members, those that are bound there already among them."""
+        return {
+            one.pod: one.node
+            for transaction in self.system.recorder.open()
+            for one in transaction.held
+            if self.node_of(one.pod) in {"", one.node}
+        }
+
     def unbound_gpus(self) -> Mapping[str, int]:
         """Return the GPUs that no bound pod holds, by node, from the API's objects alone."""
         free = {

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=DecisionEvent)
 Manifest = dict[str, Any]
 
-LIMIT_S = 15.0
+LIMIT_S = 30.0
 _FED = {"Node": Kind.NODE, "Pod": Kind.POD, "PodGroup": Kind.POD_GROUP}
 _PATHS = {
     "Pod": "/api/v1/namespaces/team-a/pods",
