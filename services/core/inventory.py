@@ -14,7 +14,7 @@ from services.core.judgements import Judgements, Verdicts
 from services.core.labels import NamespaceLabels
 from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import Node, NodeName, Pod, Uid
-from services.core.occupants import Occupant, Occupants
+from services.core.occupants import Occupant, Occupants, Terms
 from services.core.preemptible import Preemptible
 from services.core.quantities import MAX_AMOUNT, Resources
 from services.core.sizes import Size, SizeMix
@@ -67,6 +67,16 @@ class Snapshot:
             if one.pod.metadata.uid not in self.ignored:
                 yield one
         yield from self.placed.values()
+
+    def apart(self) -> Iterable[tuple[Terms, list[Occupant]]]:
+        """Return all that have to be apart from others, by the terms that say so, whom this decision placed too."""
+        found: dict[Terms, list[Occupant]] = {}
+        for terms, pods in self.occupants.apart():
+            found[terms] = [one for uid, one in pods.items() if uid not in self.ignored]
+        for one in self.placed.values():
+            if one.pod.rules.anti_affinity:
+                found.setdefault(one.pod.rules.anti_affinity, []).append(one)
+        return found.items()
 
     def in_namespace(self, namespace: str) -> Iterable[Occupant]:
         """Return all of a namespace that hold a place, with those that this decision placed."""

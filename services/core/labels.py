@@ -37,6 +37,13 @@ def keys_read(rules: PodRules) -> frozenset[str]:
     )
 
 
+def keys_of(terms: Iterable[PodTerm]) -> frozenset[str]:
+    """Return the label keys of pods on which terms look."""
+    return frozenset(
+        requirement.key for term in terms if term.selector is not None for requirement in term.selector.requirements
+    )
+
+
 def _selectors(rules: PodRules) -> Iterable[LabelSelector | None]:
     yield from (term.selector for term in (*rules.affinity, *rules.anti_affinity))
     yield from (one.selector for one in rules.spread)

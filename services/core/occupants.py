@@ -3,10 +3,17 @@
 Bound and promised pods alike, until they have finished. What they ask for is counted in `services.core.inventory`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from services.core.constraints import PodTerm
 from services.core.objects import NodeName, Pod, Uid
+
+Terms = tuple[PodTerm, ...]
+"""Required anti-affinity of a pod."""
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,7 @@ class Occupants:
         self._all: dict[Uid, Occupant] = {}
         self._by_namespace: dict[str, dict[Uid, Occupant]] = {}
         self._with_rules: dict[Uid, Occupant] = {}
+        self._apart: dict[Terms, dict[Uid, Occupant]] = {}
         self._by_priority: dict[int, dict[Uid, Occupant]] = {}
 
     def put(self, pod: Pod, *, on: NodeName) -> None:
@@ -38,6 +46,8 @@ class Occupants:
         rules = pod.rules
         if rules.anti_affinity or rules.host_ports or rules.disks or rules.claims:
             self._with_rules[uid] = one
+        if rules.anti_affinity:
+            self._apart.setdefault(rules.anti_affinity, {})[uid] = one
 
     def remove(self, uid: Uid) -> Occupant | None:
         """Take a pod out, and return what was known of it."""
@@ -45,14 +55,10 @@ class Occupants:
         if one is None:
             return None
         self._with_rules.pop(uid, None)
-        namespace = one.pod.metadata.namespace
-        del self._by_namespace[namespace][uid]
-        if not self._by_namespace[namespace]:
-            del self._by_namespace[namespace]
-        priority = one.pod.priority
-        del self._by_priority[priority][uid]
-        if not self._by_priority[priority]:
-            del self._by_priority[priority]
+        _take_out(self._by_namespace, one.pod.metadata.namespace, uid)
+        _take_out(self._by_priority, one.pod.priority, uid)
+        if one.pod.rules.anti_affinity:
+            _take_out(self._apart, one.pod.rules.anti_affinity, uid)
         return one
 
     def get(self, uid: Uid) -> Occupant | None:
@@ -81,10 +87,22 @@ class Occupants:
         """Return those with anti-affinity, host ports, disks or claims."""
         return iter(self._with_rules.values())
 
+    def apart(self) -> Iterator[tuple[Terms, Mapping[Uid, Occupant]]]:
+        """Return who has to be apart from others, by the terms that say so: mostly few for many pods."""
+        return iter(self._apart.items())
+
     def copy(self) -> "Occupants":
         """Return occupants that can be changed without changing these."""
         twin = Occupants()
         twin._all, twin._with_rules = dict(self._all), dict(self._with_rules)
         twin._by_namespace = {name: dict(pods) for name, pods in self._by_namespace.items()}
+        twin._apart = {terms: dict(pods) for terms, pods in self._apart.items()}
         twin._by_priority = {priority: dict(pods) for priority, pods in self._by_priority.items()}
         return twin
+
+
+def _take_out(pages: dict[K, dict[Uid, Occupant]], page: K, uid: Uid) -> None:
+    """Take a pod off a page, and the page out where it was the last."""
+    del pages[page][uid]
+    if not pages[page]:
+        del pages[page]

@@ -150,6 +150,23 @@ class Board:
         attachable = self.attachable(group)
         return None if attachable is None or attachable[row] else ReasonCode.VOLUME_LIMIT_EXCEEDED
 
+    def refusals(self, group: int) -> dict[ReasonCode, int]:
+        """Return how many nodes that would admit the class break a rule among pods, by the first that each breaks."""
+        rules = self.rules[group]
+        left = rules.static
+        found: dict[ReasonCode, int] = {}
+        broken = [(code, counter.over_nodes() != 0) for code, counter in rules.forbidden]
+        broken += [(ReasonCode.TOPOLOGY_SPREAD_MISMATCH, ~spread.admits()) for spread in rules.spreads]
+        if rules.near is not None:
+            broken.append((ReasonCode.POD_AFFINITY_MISMATCH, ~rules.near.admits()))
+        attachable = self.attachable(group)
+        if attachable is not None:
+            broken.append((ReasonCode.VOLUME_LIMIT_EXCEEDED, ~attachable))
+        for code, flags in broken:
+            found[code] = found.get(code, 0) + int((left & flags).sum())
+            left = left & ~flags
+        return found
+
     def verdict_on(self, group: int, row: int) -> Verdict:
         """Return whether a node admits a class by itself."""
         one = self.classes[group]

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from services.core.judgements import Codes
+from services.core.judgements import NO_DOMAIN, Codes
 from services.core.solving.board import Board
 from services.core.solving.compiling import feeders
 from services.core.solving.rules import Counts, Flags, Spread
+
+_MOST_COUNTED = 2**62
+_ROUNDED_UP = 1 + 1e-9
+"""Makes a sum of whole numbers that was added up in floats no smaller than it is."""
 
 
 def capacity(board: Board, group: int, *, within: Flags | None) -> Counts:
@@ -28,7 +32,10 @@ def capacity(board: Board, group: int, *, within: Flags | None) -> Counts:
 
 def most_of(board: Board, group: int, *, within: Flags | None) -> int:
     """Return how many of the class's members that are left could be placed at most."""
-    room = capacity(board, group, within=within)
+    return _most_in(board, group, capacity(board, group, within=within))
+
+
+def _most_in(board: Board, group: int, room: Counts) -> int:
     rules, left = board.rules[group], board.left[group]
     most = min(int(room.sum()), left)
     for counter in rules.forbids_itself:
@@ -43,8 +50,47 @@ def most_of(board: Board, group: int, *, within: Flags | None) -> int:
 
 
 def most_of_all(board: Board, *, masks: Sequence[Flags | None] = ()) -> int:
-    """Return how many members could be placed at most beside those that are."""
-    return sum(most_of(board, group, within=masks[group] if masks else None) for group in range(len(board.classes)))
+    """Return how many members could be placed at most beside those that are.
+
+    Class by class, and where there are several of them also all together: what one takes the others lack.
+    """
+    groups = [group for group in range(len(board.classes)) if board.left[group]]
+    most, is_open = 0, np.zeros(len(board.snapshot.names), dtype=np.bool_)
+    for group in groups:
+        room = capacity(board, group, within=masks[group] if masks else None)
+        is_open |= room > 0
+        most += _most_in(board, group, room)
+    if len(groups) < 2 or not most:  # noqa: PLR2004 - one class alone is counted
+        return most
+    return min(most, int(most_together(board, groups, codes=np.where(is_open, 0, NO_DOMAIN), count=1)[0]))
+
+
+def most_together(board: Board, groups: Sequence[int], *, codes: Codes, count: int) -> Counts:
+    """Return how many members of some classes that are left each domain could take at most, by amounts alone.
+
+    On each node, and in each domain, those that ask for the least of a resource go first: no choice places more.
+    """
+    inside = codes >= 0
+    wanted = sum(board.left[group] for group in groups)
+    most = np.full(count, wanted, dtype=np.int64)
+    for column in {column for group in groups for column, _ in board.rules[group].amounts}:
+        asked = _asked(board, groups, column)
+        free = np.maximum(board.free[inside, column], 0)
+        on_nodes = np.searchsorted(asked, free, side="right")
+        by_nodes = np.bincount(codes[inside], weights=on_nodes, minlength=count)
+        total = np.bincount(codes[inside], weights=free, minlength=count) * _ROUNDED_UP
+        in_sum = np.searchsorted(asked, total, side="right")
+        most = np.minimum(most, np.minimum(by_nodes, in_sum).astype(np.int64))
+    return most
+
+
+def _asked(board: Board, groups: Sequence[int], column: int) -> Counts:
+    """Return what the first, the first two, … members ask for together, those that ask for the least first."""
+    amounts = [dict(board.rules[group].amounts).get(column, 0) for group in groups]
+    left = [board.left[group] for group in groups]
+    # Amounts that nobody has count as less than they are, so that the sum fits into 64 bits.
+    each = np.minimum(np.array(amounts, dtype=np.int64), _MOST_COUNTED // max(sum(left), 1))
+    return np.cumsum(np.sort(np.repeat(each, left)))
 
 
 def _sums(codes: Codes, room: Counts, count: int) -> Counts:

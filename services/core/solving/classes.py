@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from services.core.constraints import PodRules
 from services.core.inventory import Snapshot
-from services.core.labels import keys_read
+from services.core.labels import keys_of, keys_read
 from services.core.node_rules import Constraints, constraints_of
 from services.core.objects import NodeName, Pod, Uid
 from services.core.quantities import PODS
@@ -97,6 +97,5 @@ def _keys_that_matter(pods: list[Pod], snapshot: Snapshot) -> frozenset[str]:
 
     Members of a Job differ in the label of their index: without this each would be a class of its own.
     """
-    rules = {pod.rules for pod in pods}
-    rules |= {one.pod.rules for one in snapshot.everybody() if one.pod.rules.anti_affinity}
-    return frozenset(key for one in rules for key in keys_read(one))
+    own = {key for rules in {pod.rules for pod in pods} for key in keys_read(rules)}
+    return frozenset(own.union(*(keys_of(terms) for terms, there in snapshot.apart() if there)))

@@ -1,16 +1,17 @@
 """From what members state to rules that can be asked: every counter is made, filled and connected here, once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.core.constraints import Disk, HostPort, PodTerm
+from services.core.constraints import Disk, HostPort, LabelSelector, PodTerm
 from services.core.inventory import Snapshot
 from services.core.judgements import Domains
 from services.core.labels import labels_of_namespace, means, selects
 from services.core.node_rules import Preferences, Verdict
 from services.core.objects import NodeName, Pod
+from services.core.occupants import Occupant
 from services.core.reasons import ReasonCode
 from services.core.solving import tallies
 from services.core.solving.board import Board, ClassRules
@@ -22,6 +23,9 @@ ANY_ADDRESS = HostPort(port=0).address
 _AFFINITY_WEIGHT, _TAINT_WEIGHT, _PODS_WEIGHT = 2, 3, 2
 """kube-scheduler's default weights of NodeAffinity, TaintToleration, and both plugins about pods."""
 _BEST = 100
+
+Labels = tuple[tuple[str, str], ...]
+"""Labels of a class that matter, in order: classes that differ in amounts alone have the same."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +56,14 @@ class _Compiler:
         self._there = [
             (row, one.pod) for one in snapshot.everybody() if (row := snapshot.rows.get(one.node)) is not None
         ]
-        self._there_apart = [(row, pod) for row, pod in self._there if pod.rules.anti_affinity]
+        self._there_apart = [(terms, self._on_nodes(pods)) for terms, pods in snapshot.apart()]
+        # Many classes ask the same: what members mean, and what is there, is looked at once.
+        self._meant: dict[tuple[PodTerm, str, Labels], bool] = {}
+        self._tallied: dict[tuple[PodTerm, ...], tallies.Counts] = {}
+        self._spread_over: dict[tuple[LabelSelector | None, str], tallies.Counts] = {}
+        self._alike = _first_alike(classes)
+        self._between: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._kept_off: dict[tuple[str, Labels], Mapping[str, tallies.Counts]] = {}
 
     def board(self) -> Board:
         for group, one in enumerate(self._classes):
@@ -105,7 +116,7 @@ class _Compiler:
     def _near(self, group: int) -> None:
         one = self._classes[group]
         terms = one.rules.affinity
-        there = tallies.of_terms(self._snapshot, terms)
+        there = self._there_of(terms)
         counters = tuple(self._counter(self._domains(term.topology_key), there) for term in terms)
         self._drafts[group].near = Near(counters=counters, may_be_first=self._all_mean(terms, one))
         for other, draft in enumerate(self._drafts):
@@ -116,8 +127,22 @@ class _Compiler:
         return all(self._means(term, one) for term in terms)
 
     def _means(self, term: PodTerm, one: MemberClass) -> bool:
-        labels = labels_of_namespace(self._snapshot.namespaces, one.namespace)
-        return means(term, namespace=one.namespace, labels=one.labels, namespace_labels=labels)
+        key = (term, one.namespace, _labels(one))
+        if key not in self._meant:
+            labels = labels_of_namespace(self._snapshot.namespaces, one.namespace)
+            self._meant[key] = means(term, namespace=one.namespace, labels=one.labels, namespace_labels=labels)
+        return self._meant[key]
+
+    def _there_of(self, terms: tuple[PodTerm, ...]) -> tallies.Counts:
+        """Return how many pods on each node the terms mean. Belongs to the compiler: nobody may write into it."""
+        if terms not in self._tallied:
+            self._tallied[terms] = tallies.of_terms(self._snapshot, terms)
+        return self._tallied[terms]
+
+    def _on_nodes(self, pods: Iterable[Occupant]) -> tallies.Counts:
+        """Return how many of the pods are on each node."""
+        rows = [row for one in pods if (row := self._snapshot.rows.get(one.node)) is not None]
+        return np.bincount(np.array(rows, dtype=np.int64), minlength=self._size)
 
     def _spread(self, group: int, position: int) -> None:
         one = self._classes[group]
@@ -134,7 +159,10 @@ class _Compiler:
             taking_part = taking_part & judgements.selected(one.constraints)[: self._size]
         if wanted.honors_taints:
             taking_part = taking_part & judgements.tolerated(one.constraints.tolerations)[: self._size]
-        there = tallies.of_spread(self._snapshot, wanted.selector, namespace=one.namespace)
+        counted = (wanted.selector, one.namespace)
+        if counted not in self._spread_over:
+            self._spread_over[counted] = tallies.of_spread(self._snapshot, wanted.selector, namespace=one.namespace)
+        there = self._spread_over[counted]
         counter = self._counter(domains, there, among=taking_part)
         for draft, sibling in zip(self._drafts, self._classes, strict=True):
             # An empty selector counts nobody, siblings neither: see `tallies.of_spread`.
@@ -144,13 +172,13 @@ class _Compiler:
         if not wanted.is_hard:
             self._drafts[group].likes_near.append((counter, -1))
             return
-        counted = np.zeros(len(counter.counts), dtype=np.bool_)
-        counted[counter.codes[counter.codes >= 0]] = True
+        with_nodes = np.zeros(len(counter.counts), dtype=np.bool_)
+        with_nodes[counter.codes[counter.codes >= 0]] = True
         self._drafts[group].spreads.append(
             Spread(
                 counter=counter,
                 domains=domains.codes,
-                counted=counted,
+                counted=with_nodes,
                 max_skew=wanted.max_skew,
                 min_domains=wanted.min_domains,
                 adds=int(selects(wanted.selector, one.labels)),
@@ -158,7 +186,7 @@ class _Compiler:
         )
 
     def _preferred(self, group: int, term: PodTerm, *, weight: int) -> None:
-        counter = self._counter(self._domains(term.topology_key), tallies.of_terms(self._snapshot, (term,)))
+        counter = self._counter(self._domains(term.topology_key), self._there_of((term,)))
         self._drafts[group].likes_near.append((counter, weight))
         for other, draft in enumerate(self._drafts):
             if self._means(term, self._classes[other]):
@@ -172,12 +200,11 @@ class _Compiler:
         for group, one in enumerate(self._classes):
             counts: dict[str, Counter] = {}
             for term in one.rules.anti_affinity:
-                there = tallies.of_terms(self._snapshot, (term,))
-                self._forbid(counts, term.topology_key, there)
+                self._forbid(counts, term.topology_key, self._there_of((term,)))
             for key, there in self._there_apart_from(one).items():
                 self._forbid(counts, key, there)
             for other in everybody if one.rules.anti_affinity else particular:
-                self._siblings_apart(group, other, counts, one, self._classes[other])
+                self._siblings_apart(group, other, counts)
             for counter in counts.values():
                 self._drafts[group].forbidden.append((ReasonCode.POD_ANTI_AFFINITY_MISMATCH, counter))
 
@@ -189,27 +216,34 @@ class _Compiler:
             counts[key] = counter
         return counts[key]
 
-    def _siblings_apart(
-        self, group: int, other: int, counts: dict[str, Counter], one: MemberClass, other_class: MemberClass
-    ) -> None:
-        keys = [term.topology_key for term in one.rules.anti_affinity if self._means(term, other_class)]
-        keys += [term.topology_key for term in other_class.rules.anti_affinity if self._means(term, one)]
-        for key in set(keys):
+    def _siblings_apart(self, group: int, other: int, counts: dict[str, Counter]) -> None:
+        for key in self._keys_between((self._alike[group], self._alike[other])):
             nobody = np.zeros(self._size, dtype=np.int64)
             counter = counts[key] if key in counts else self._forbid(counts, key, nobody)
             self._drafts[other].adds.append((counter, 1))
             if group == other:
                 self._drafts[group].forbids_itself.append(counter)
 
+    def _keys_between(self, pair: tuple[int, int]) -> tuple[str, ...]:
+        """Return the node labels by which members of two classes have to be apart, whoever says so."""
+        one, other = self._classes[pair[0]], self._classes[pair[1]]
+        if pair not in self._between:
+            keys = {term.topology_key for term in one.rules.anti_affinity if self._means(term, other)}
+            keys |= {term.topology_key for term in other.rules.anti_affinity if self._means(term, one)}
+            self._between[pair] = tuple(sorted(keys))
+        return self._between[pair]
+
     def _there_apart_from(self, one: MemberClass) -> Mapping[str, tallies.Counts]:
         """Return, by node label, how many pods on each node have to be apart from members of the class."""
-        found: dict[str, tallies.Counts] = {}
-        for row, pod in self._there_apart:
-            for term in pod.rules.anti_affinity:
-                if self._means(term, one):
-                    counts = found.setdefault(term.topology_key, np.zeros(self._size, dtype=np.int64))
-                    counts[row] += 1
-        return found
+        key = (one.namespace, _labels(one))
+        if key not in self._kept_off:
+            found: dict[str, tallies.Counts] = {}
+            for terms, there in self._there_apart:
+                for term in terms:
+                    if self._means(term, one):
+                        found[term.topology_key] = found.get(term.topology_key, 0) + there
+            self._kept_off[key] = found
+        return self._kept_off[key]
 
     def _clashes(self, group: int) -> None:
         """Connect what one node can have once: host ports, and disks that are named in the pods."""
@@ -217,7 +251,7 @@ class _Compiler:
         for code, clashes in ((ReasonCode.HOST_PORT_IN_USE, _ports_clash), (ReasonCode.VOLUME_IN_USE, _disks_clash)):
             counts = np.zeros(self._size, dtype=np.int64)
             for row, pod in self._there:
-                if clashes(one, pod.rules.host_ports, pod.rules.disks):
+                if (pod.rules.host_ports or pod.rules.disks) and clashes(one, pod.rules.host_ports, pod.rules.disks):
                     counts[row] += 1
             counter = Counter(codes=np.arange(self._size, dtype=np.int64), counts=counts)
             adding = [
@@ -278,6 +312,19 @@ class _Compiler:
         liked = judgements.likes(preferences)[: self._size]
         weights, taints = liked[:, 0], liked[:, 1]
         return _AFFINITY_WEIGHT * scaled(weights) + _TAINT_WEIGHT * (_BEST - scaled(taints))
+
+
+def _labels(one: MemberClass) -> Labels:
+    return tuple(sorted(one.labels.items()))
+
+
+def _first_alike(classes: tuple[MemberClass, ...]) -> list[int]:
+    """Return for each class the first that means the same, and is meant in the same way, where members are apart."""
+    first: dict[tuple[str, Labels, tuple[PodTerm, ...]], int] = {}
+    return [
+        first.setdefault((one.namespace, _labels(one), one.rules.anti_affinity), group)
+        for group, one in enumerate(classes)
+    ]
 
 
 def scaled(values: tallies.Counts) -> tallies.Counts:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.judgements import Codes
+from services.core.judgements import NO_DOMAIN, Codes
 from services.core.policy import TopologyLevel
 from services.core.solving.board import Board
-from services.core.solving.bounds import capacity
+from services.core.solving.bounds import capacity, most_together
 from services.core.solving.compiling import feeders
 from services.core.solving.rules import Counts, Flags
 from services.core.topology import TopologyRequest
@@ -122,6 +122,7 @@ class Regions:
             total += room
             share += board.left[group] / np.maximum(room, 1)
             is_whole &= room >= board.left[group]
+        held = np.minimum(held, self._held_together(demand, masks, count=count))
         members = sum(board.left[group] for group in demand.groups)
         others = sum(board.left) - members
         possible = held + others >= self.wanted if members else np.ones(count, dtype=np.bool_)
@@ -140,6 +141,14 @@ class Regions:
         if members and others >= self.wanted:
             found.append(_Choice(demand=demand, code=_NOWHERE, share=0.0))
         return found
+
+    def _held_together(self, demand: Demand, masks: tuple[Flags | None, ...], *, count: int) -> Counts:
+        """Return how many of the members each domain could hold by amounts, of several classes all together."""
+        groups = [group for group in sorted(demand.groups) if self.board.left[group]]
+        is_open = np.zeros(len(demand.codes), dtype=np.bool_)
+        for group in groups:
+            is_open |= capacity(self.board, group, within=masks[group]) > 0
+        return most_together(self.board, groups, codes=np.where(is_open, demand.codes, NO_DOMAIN), count=count)
 
     @staticmethod
     def _by_domain(codes: Codes, room: Counts, count: int) -> Counts:
@@ -172,6 +181,31 @@ def anchors(board: Board) -> tuple[Demand, ...]:
     return tuple(
         Demand(groups=frozenset(groups), label=label, codes=codes[label]) for label, groups in sorted(found.items())
     )
+
+
+def bonds(board: Board) -> tuple[Demand, ...]:
+    """Return the demands that hold in every placement, because classes all have to be near to each other.
+
+    Wherever the first of their members goes, each further one is only admitted in the same domain of the labels that
+    all of them name: an anchor is what is tried first, a bond is what a proof may rest on.
+    """
+    found: list[Demand] = []
+    seen: set[frozenset[int]] = set()
+    for group, rules in enumerate(board.rules):
+        together = frozenset({group, *feeders(board, group)})
+        if rules.near is None or together in seen:
+            continue
+        seen.add(together)
+        nears = [board.rules[other].near for other in sorted(together)]
+        is_bound = all(near is not None and not near.has_pods for near in nears)
+        if not is_bound or any({other, *feeders(board, other)} != together for other in together):
+            continue
+        terms = [board.classes[other].rules.affinity for other in together]
+        labels = set.intersection(*({term.topology_key for term in one} for one in terms))
+        for term, counter in zip(board.classes[group].rules.affinity, rules.near.counters, strict=True):
+            if term.topology_key in labels:
+                found.append(Demand(groups=together, label=term.topology_key, codes=counter.codes))
+    return tuple(found)
 
 
 def wider_than(label: str, *, levels: Sequence[TopologyLevel]) -> tuple[str, ...]:

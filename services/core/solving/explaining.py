@@ -1,7 +1,5 @@
 """Why members cannot be placed: of those that are left, what keeps them from each node, counted."""
 
-from collections import Counter
-
 import numpy as np
 
 from services.core.node_rules import REASON_OF_VERDICT, TEXT_OF_VERDICT, Verdict
@@ -110,15 +108,11 @@ def _broken_rules(board: Board, group: int) -> list[Reason]:
     rules = board.rules[group]
     if not (rules.forbidden or rules.spreads or rules.near or board.classes[group].storage.attached):
         return []
-    counts: Counter[ReasonCode] = Counter()
-    for row in np.flatnonzero(rules.static & ~board.admits(group)).tolist():
-        code = board.refusal_on(group, row)
-        if code is not None:
-            counts[code] += 1
+    counts = board.refusals(group)
     return [
         Reason(code=code, message=_counted(counts[code], text), count=counts[code])
         for code, text in _TEXT_OF_RULE.items()
-        if counts[code]
+        if counts.get(code)
     ]
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from services.core.judgements import NO_DOMAIN, Codes
 from services.core.objects import NodeName
 from services.core.policy import TopologyLevel
 from services.core.solving.board import Board, Move
 from services.core.solving.bounds import most_of_all
-from services.core.solving.domains import Demand, Regions, anchors, relaxations
+from services.core.solving.domains import Demand, Regions, anchors, bonds, relaxations
 from services.core.solving.exact import is_exact, solve_exactly
 from services.core.solving.filling import Filling, Manner, Masks, fill
 from services.core.solving.searching import Budget, Outcome, Search
@@ -74,7 +75,10 @@ def find(board: Board, aim: Aim) -> Finding:
     if finding.placed >= aim.needed:
         return finding
     required = [one for one in aim.requests if one.is_required]
-    _search_regions(board, _demands(board, required, aim), aim, finding)
+    demands = _demands(board, required, aim)
+    _search_regions(board, _widest_first([*demands, *bonds(board)]), aim, finding)
+    if not finding.placed and demands:
+        _fill_roomiest(board, demands, finding)
     if finding.placed < aim.needed and required and _fits_anywhere(board, aim):
         finding.failed_label = required[0].level_label
     return finding
@@ -99,7 +103,11 @@ def _demands(board: Board, requests: Iterable[TopologyRequest], aim: Aim) -> lis
         rows = [board.snapshot.rows[sibling.node] for sibling in siblings if sibling.node in board.snapshot.rows]
         pinned = tuple(sorted({int(codes[row]) for row in rows} - {NO_DOMAIN}))
         demands.append(Demand(groups=groups, label=one.level_label, codes=codes, pinned=pinned))
-    # Demands on more classes first: the others have to be inside of what they choose.
+    return _widest_first(demands)
+
+
+def _widest_first(demands: Iterable[Demand]) -> list[Demand]:
+    """Return demands on more classes first: the others have to be inside of what they choose."""
     return sorted(demands, key=lambda one: -len(one.groups))
 
 
@@ -123,6 +131,14 @@ def _fill_regions(board: Board, demands: Sequence[Demand], aim: Aim, finding: Fi
                 if most == total:
                     return most
     return most
+
+
+def _fill_roomiest(board: Board, demands: Sequence[Demand], finding: Finding) -> None:
+    """Note how many the domain with most room holds, where counting has shown that none holds enough."""
+    for region in islice(Regions(board=board, demands=demands, wanted=1), 1):
+        fill(board, Filling(order=tuple(range(len(board.classes))), masks=region.masks))
+        finding.note(board)
+        board.back_to(0)
 
 
 def _fillings(board: Board, *, masks: Masks, levels: tuple[Codes, ...], is_part_enough: bool) -> Iterator[Filling]:

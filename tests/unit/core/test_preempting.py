@@ -104,9 +104,9 @@ def test_amounts_that_nobody_has_are_unknown() -> None:
 def test_a_search_is_not_made_twice() -> None:
     """Where filling leaves members over and counting does not exclude them, the message says that no more was done."""
     inventory = Inventory()
-    sizes: tuple[Pod, ...] = (*gang("a", size=2, gpus=3).open, *gang("b", size=2, gpus=5).open)
+    sizes: tuple[Pod, ...] = tuple(pod(f"w-{i}", gpus=1 if i == 0 else 4, cpu=1 + i) for i in range(4))
     for index in range(2):
-        inventory.put_node(node(f"n{index}", gpus=8 - index))
+        inventory.put_node(node(f"n{index}", gpus=7))
         inventory.place(pod(f"old-{index}", namespace="b", gpus=7, priority=1), on=NodeName(f"n{index}"))
     item = replace(gang(size=1, priority=100), open=sizes, min_count=4)
     (reason,) = told(item, inventory)
