@@ -33,6 +33,7 @@ def hpa_manifest(
     annotations: Mapping[str, str] = {},
     kind: str = "Deployment",
     api_version: str = "apps/v1",
+    behavior: Manifest | None = None,
 ) -> Manifest:
     """An HPA; `scaled_to_zero` is the status of that condition, empty for none."""
     conditions = [{"type": "ScaledToZero", "status": scaled_to_zero}] if scaled_to_zero else []
@@ -45,6 +46,7 @@ def hpa_manifest(
             "minReplicas": least,
             "maxReplicas": most,
             "metrics": list(metrics or (external(),)),
+            **({} if behavior is None else {"behavior": behavior}),
         },
         "status": {"conditions": conditions},
     }

@@ -3,8 +3,10 @@
 import asyncio
 from dataclasses import dataclass
 
+from services.autoscaler.adapters.aggregation import KubernetesAggregation
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.adapters.kubernetes import KubernetesHpas
+from services.autoscaler.adapters.metrics_server import MetricsServer, TlsFiles
 from services.autoscaler.adapters.placer import PlacerFit
 from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
@@ -12,6 +14,8 @@ from services.autoscaler.hpas import CONDITION as HPAS
 from services.autoscaler.hpas import HpaFollower
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import Placer
+from services.autoscaler.registering import Registrar
+from services.autoscaler.serving import MetricDesk
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
@@ -79,8 +83,10 @@ async def _work(
                 bus=bus,
                 leadership=leadership,
                 metrics=WakingMetrics(runtime.registry),
+                desk=MetricDesk(clock=runtime.clock),
             )
             group.create_task(_wake_by(policy, given), name="waking")
+            group.create_task(_serve(given), name="serving external metrics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,7 @@ class _Given:
     bus: Bus
     leadership: Leadership
     metrics: WakingMetrics
+    desk: MetricDesk
 
 
 async def _wake_by(configured: PolicySource, given: _Given) -> None:
@@ -108,6 +115,7 @@ async def _wake_by(configured: PolicySource, given: _Given) -> None:
                 while _concerns(in_force) == _concerns(policy):
                     in_force = await configured.changed(since=in_force)
             finally:
+                given.desk.close()
                 await cancelled(waking)
 
 
@@ -121,6 +129,7 @@ async def _wake(policy: Policy, given: _Given) -> None:
     given.metrics.followed.set(0)
     if not policy.metric_sources:
         runtime.readiness.remove(HPAS)
+        given.desk.open(dict)
         return
     runtime.readiness.set(HPAS, ready=False, detail="connecting")
     name, clock = f"phalanx-autoscaler/{settings.instance}/sources", runtime.clock
@@ -153,6 +162,7 @@ async def _wake(policy: Policy, given: _Given) -> None:
             metrics=given.metrics,
             clock=clock,
         )
+        given.desk.open(lambda: book.states, users_of=waker.users_of)
         group.create_task(waker.run(), name="waking targets")
         group.create_task(book.run(), name="reading sources")
         group.create_task(follower.run(), name="following hpas")
@@ -176,3 +186,33 @@ def _waker(policy: Policy, given: _Given, *, api: KubernetesHpas, book: SourceBo
         leadership=leadership,
         fitting=FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit)),
     )
+
+
+async def _serve(given: _Given) -> None:
+    """Serve the numbers to the HPA's controller, where there is a certificate to do it with."""
+    settings, runtime = given.settings, given.runtime
+    if settings.external_metrics_tls is None:
+        return
+    files = TlsFiles.of(settings.external_metrics_tls)
+    client = await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler")
+    async with client, asyncio.TaskGroup() as group:
+        api = KubernetesAggregation(client)
+        server = MetricsServer(
+            address=settings.external_metrics_address,
+            files=files,
+            desk=given.desk,
+            access=api,
+            readiness=runtime.readiness,
+            metrics=given.metrics,
+            clock=runtime.clock,
+        )
+        registrar = Registrar(
+            api,
+            service=settings.external_metrics_service,
+            authority=files.authority.read_bytes,
+            readiness=runtime.readiness,
+            metrics=given.metrics,
+            clock=runtime.clock,
+        )
+        group.create_task(server.run(), name="metrics server")
+        group.create_task(registrar.run(), name="registering the metrics api")

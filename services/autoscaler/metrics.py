@@ -3,8 +3,11 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.contracts.scaling_codec import SCALING_EVENTS
+from services.core.metrics_registration import Owner
 
 _RESULTS = ("known", "unknown")
+REQUEST_RESULTS = ("answered", "not_found", "unavailable", "unauthenticated", "forbidden", "invalid")
+"""What becomes of a request to the metrics API."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -31,6 +34,22 @@ class WakingMetrics:
         self.unreadable = Counter(
             "phalanx_autoscaler_unreadable_hpas_total", "HPAs that could not be read.", registry=registry
         )
+        self.requests = Counter(
+            "phalanx_autoscaler_external_metrics_requests_total",
+            "Requests for metrics through external.metrics.k8s.io.",
+            ["result"],
+            registry=registry,
+        )
+        self.registration = Gauge(
+            "phalanx_autoscaler_external_metrics_api",
+            "1 for whose external.metrics.k8s.io is.",
+            ["owner"],
+            registry=registry,
+        )
+        for owner in Owner:
+            self.registration.labels(owner=owner.value)
+        for result in REQUEST_RESULTS:
+            self.requests.labels(result=result)
         for result in _RESULTS:
             self.readings.labels(result=result)
         for event in SCALING_EVENTS.values():

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from services.core.fitting import Fit
+from services.core.front_proxy import FrontProxy, Requester
 from services.core.metric_readings import Sample
+from services.core.metrics_registration import Registration
 from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
 from services.core.scaling import Autoscaler, TargetRef
@@ -121,3 +123,23 @@ class Queues(Protocol):
 
     def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Call `hint` whenever something may have been put into the queue. Raises SourceFailed."""
+
+
+class AccessApi(Protocol):
+    """What an aggregated API asks of the API server about those who ask it. Everything raises ApiFailed."""
+
+    async def front_proxy(self) -> FrontProxy:
+        """Return how the API server's front proxy is known. Raises FrontProxyError where it cannot be."""
+
+    async def reviewed(self, requester: Requester, *, namespace: str, metric: str) -> bool:
+        """Tell whether somebody may list a metric of a namespace."""
+
+
+class RegistrationApi(Protocol):
+    """The one APIService of the metrics API. Everything raises ApiFailed."""
+
+    async def registration(self) -> Mapping[str, Any] | None:
+        """Return the APIService; None where there is none."""
+
+    async def write_ca_bundle(self, registration: Registration) -> None:
+        """Write the authority of our certificate, onto the version that was read. Raises WriteConflict."""

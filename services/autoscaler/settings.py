@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.runtime.settings import ElectedSettings, bounded
+from services.runtime.settings import ElectedSettings, address, bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +18,12 @@ class AutoscalerSettings(ElectedSettings):
 
     source_interval_s: float = bounded(15.0, minimum=0.1, maximum=60)
     """Seconds after which each metric source is read, beside the readings upon a hint."""
+
+    external_metrics_tls: Path | None = None
+    """Folder with tls.crt, tls.key and ca.crt with which external.metrics.k8s.io is served; unset: it is not."""
+
+    external_metrics_address: str = address("0.0.0.0:6443")
+    """Where external.metrics.k8s.io is served; port 0 takes a free one."""
+
+    external_metrics_service: str = "phalanx-system/phalanx-external-metrics"
+    """Namespace and name of the Service through which the API server reaches that address."""

@@ -131,6 +131,11 @@ class Waker:
             entry.task.cancel()
         self._nudge(self._by_target.get((entry.hpa.namespace, entry.hpa.target), ()))
 
+    def users_of(self, metric: MetricKey, namespace: str) -> tuple[Autoscaler, ...]:
+        """Return the HPAs of a namespace that have a metric."""
+        keys = sorted(self._by_metric.get(metric, ()))
+        return tuple(self._entries[key].hpa for key in keys if self._entries[key].hpa.namespace == namespace)
+
     def metric_changed(self, metric: MetricKey) -> None:
         """Look at every HPA with this metric: it was read."""
         self._nudge(self._by_metric.get(metric, ()))

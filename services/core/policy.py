@@ -37,7 +37,7 @@ LABELS = {
 DEVICE_CLASSES = {"pattern": rf"^{_DOMAIN}$", "text": "the name of a DeviceClass, such as gpu.example.com"}
 """Limits of names of DeviceClasses."""
 METRIC_NAME = {
-    "pattern": r"^[A-Za-z0-9]([-A-Za-z0-9_.:/]{0,251}[A-Za-z0-9])?$",
+    "pattern": r"^[A-Za-z0-9]([-A-Za-z0-9_.:]{0,251}[A-Za-z0-9])?$",
     "text": "a metric name, such as queue_depth",
 }
 """Limits of the name of a metric; it is a part of a URL path in the API."""

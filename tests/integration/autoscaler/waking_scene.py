@@ -161,8 +161,12 @@ async def autoscaler(
     interval_s: float = 60.0,
     instance: str = "test",
     is_elected: bool = False,
+    **given: Any,
 ) -> AsyncIterator[Runtime]:
-    """Run an autoscaler; it reads on its own only once a minute, so that what happens sooner came by a hint."""
+    """Run an autoscaler; it reads on its own only once a minute, so that what happens sooner came by a hint.
+
+    `given` are further settings.
+    """
     file = directory / "phalanx.yaml"
     file.write_text(config)
     settings = AutoscalerSettings(
@@ -172,6 +176,7 @@ async def autoscaler(
         config=file,
         source_interval_s=interval_s,
         leader_election=is_elected,
+        **given,
     )
     runtime = Runtime(
         service="autoscaler",
@@ -213,8 +218,13 @@ async def staged(
     config: str = "",
     interval_s: float = 60.0,
     is_elected: bool = False,
+    own_kubeconfig: Path | None = None,
+    **given: Any,
 ) -> AsyncIterator[Scene]:
-    """An empty namespace, a stream with one consumer, and an autoscaler between them."""
+    """An empty namespace, a stream with one consumer, and an autoscaler between them.
+
+    `own_kubeconfig` is the autoscaler's, where it is not the test's own; `given` are further settings of it.
+    """
     connection = Client()
     await connection.connect(nats_url, reconnect_time_wait=1, max_reconnect_attempts=-1)
     try:
@@ -223,12 +233,13 @@ async def staged(
         async with await KubeClient.open(kubeconfig) as client:
             await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
             async with autoscaler(
-                kubeconfig,
+                own_kubeconfig or kubeconfig,
                 nats_url=nats_url,
                 directory=directory,
                 config=config or configuration(QUEUE),
                 interval_s=interval_s,
                 is_elected=is_elected,
+                **given,
             ) as runtime:
                 yield Scene(
                     client=client,
