@@ -143,6 +143,7 @@ class DeviceBooks:
             nodes=nodes or {},
             judge=self._judge,
             memory=self._memory,
+            prepared=self._expressions,
         )
 
     def _put_slice(self, item: DeviceObject) -> None:

@@ -95,10 +95,13 @@ def verdict_of(pool: Pool, selectors: Sequence[str], *, judge: Judge) -> Verdict
 
 
 def _asked(state: PoolState, wish: Wish, *, verdict: Verdict) -> Asked:
-    usable = matching = verdict.matches
+    ask, pool = wish.ask, state.pool
+    matching = verdict.matches
+    usable = matching if ask.is_admin else matching & state.free
     shares: dict[int, tuple[tuple[str, int], ...]] = {}
-    ask = wish.ask
-    for position in bits(matching):
+    # Devices without any of these are what most are; nothing about them has to be looked at one by one.
+    special = matching if ask.capacity else matching & (pool.counting | pool.shareable | state.tainted)
+    for position in bits(special):
         device = state.pool.devices[position]
         share = consumption(device.capacity, requested=ask.capacity) if device.capacity or ask.capacity else ()
         bit = 1 << position
@@ -128,6 +131,28 @@ def _is_usable(state: PoolState, position: int, *, ask: Ask, share: tuple[tuple[
     return not device.is_shareable or all(
         (used or {}).get(name, 0) + amount <= device.capacity[name].amount for name, amount in share
     )
+
+
+def plain_key(state: PoolState, *, wishes: Sequence[Wish], attributes: Sequence[AttributeName]) -> object:
+    """Return what the field of a node with this one pool follows from, where that can be told without making it.
+
+    That is so where nothing but selectors, attributes, and whether a device is taken counts; None elsewhere.
+    """
+    pool = state.pool
+    if len(pool.slices) != 1 or pool.counting or pool.shareable or state.tainted:
+        return None
+    verdicts = pool.slices[0].verdicts
+    masks: list[int] = []
+    for wish in wishes:
+        mask = -1 if wish.ask.is_admin else state.free
+        for expression in wish.selectors:
+            verdict = verdicts.get(expression)
+            if verdict is None or wish.ask.capacity:
+                return None
+            mask &= verdict.matches
+        masks.append(mask)
+    is_whole = any(wish.ask.count is None for wish in wishes)
+    return tuple(masks), tuple(map(pool.numbers, attributes)), state.free if is_whole else 0, len(pool.devices)
 
 
 def bits(mask: int) -> Iterable[int]:

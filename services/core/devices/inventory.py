@@ -4,7 +4,7 @@
 `services.core.devices.allocating` decides the whole placement.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
@@ -15,7 +15,7 @@ from services.core.devices.asking import Asking, Question, wish_of
 from services.core.devices.claims import ClaimBooks
 from services.core.devices.demanding import Demanding
 from services.core.devices.demands import NO_DEMAND, Demands, DeviceDemand, PodUse, SharedKey
-from services.core.devices.fields import Field, Wish, asked_of, bits, draft_field, verdict_of
+from services.core.devices.fields import Field, Wish, asked_of, bits, draft_field, plain_key, verdict_of
 from services.core.devices.judging import Judge
 from services.core.devices.pools import PoolState, charged
 from services.core.devices.promises import holder_of, uses_of_promise
@@ -36,6 +36,7 @@ class Memory:
     demands: Demands = field(default_factory=Demands)
     kinds: dict[Field, "Kind"] = field(default_factory=dict)
     views: dict[tuple[NodeName, Question], tuple[tuple[PoolState, ...], "Kind"]] = field(default_factory=dict)
+    plain: dict[tuple[Question, object], "Kind"] = field(default_factory=dict)
     questions: dict[object, Question] = field(default_factory=dict)
 
     def kind(self, devices: Field) -> "Kind":
@@ -70,6 +71,7 @@ class Devices:
         nodes: Mapping[NodeName, Node],
         judge: Judge,
         memory: Memory,
+        prepared: Container[str] = (),
     ) -> None:
         """Take what the books have; nothing of it is changed."""
         self.claims = claims
@@ -80,8 +82,10 @@ class Devices:
         self._shared = tuple(sorted(shared))
         self._holds = holds
         self._memory = memory
+        self._prepared = prepared
         self._demanding = Demanding(claims, holds=holds)
         self._uses: dict[Uid, PodUse] = {}
+        self._failing: dict[Wish, PoolState | None] = {}
         self._reached: dict[tuple[NodeName, PoolId], int] = {}
         self._pools_of: dict[NodeName, tuple[PoolState, ...]] = {}
 
@@ -200,6 +204,24 @@ class Devices:
         known = views.get((node, question))
         if known is not None and len(known[0]) == len(states) and all(map(is_, known[0], states)):
             return known[1]
+        key = self._plain_key(states, question)
+        kind = None if key is None else self._memory.plain.get((question, key))
+        if kind is None:
+            kind = self._drafted(node, states, question)
+        if len(views) > _KEPT:
+            views.clear()
+            self._memory.plain.clear()
+        views[node, question] = (states, kind)
+        if key is not None:
+            self._memory.plain[question, key] = kind
+        return kind
+
+    def _plain_key(self, states: tuple[PoolState, ...], question: Question) -> object:
+        if len(states) != 1 or not states[0].pool.node or states[0].pool.problem:
+            return None
+        return plain_key(states[0], wishes=question.wishes, attributes=question.attributes)
+
+    def _drafted(self, node: NodeName, states: tuple[PoolState, ...], question: Question) -> Kind:
         reach = tuple(self.reached(node, state.pool.id) for state in states)
         drafted = draft_field(
             states,
@@ -208,11 +230,7 @@ class Devices:
             attributes=question.attributes,
             judge=self.judge,
         )
-        kind = self._memory.kind(drafted.field)
-        if len(views) > _KEPT:
-            views.clear()
-        views[node, question] = (states, kind)
-        return kind
+        return self._memory.kind(drafted.field)
 
     def _is_admitted(self, node: NodeName, demand: DeviceDemand) -> bool:
         return all(one.pinned is None or self.selects(one.pinned, node) for one in demand.claims)
@@ -254,11 +272,17 @@ class Devices:
                         yield from self._failure(wish, name=one.ref.name or one.ref.entry)
 
     def _failure(self, wish: Wish, *, name: str) -> Iterable[Reason]:
-        for state in self.states.values():
+        if all(one in self._prepared and one not in self.judge.failing for one in wish.selectors):
+            # All slices have been asked, and none failed.
+            return
+        if wish not in self._failing:
+            self._failing[wish] = next(
+                (one for one in self.states.values() if asked_of(one, wish, judge=self.judge).failures & one.free), None
+            )
+        state = self._failing[wish]
+        if state is not None:
             failures = asked_of(state, wish, judge=self.judge).failures & state.free
-            if failures:
-                yield _failed(state, wish, failures=failures, name=name, judge=self.judge)
-                return
+            yield _failed(state, wish, failures=failures, name=name, judge=self.judge)
 
     def _spans(self, spec: ClaimSpec) -> bool:
         """Tell whether pools that several nodes reach could serve every request of a claim."""

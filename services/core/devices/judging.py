@@ -25,6 +25,8 @@ class Judge:
         """Nothing has been asked yet."""
         self._slices: dict[tuple[object, ...], Verdict] = {}
         self._devices: dict[tuple[object, ...], bool | str] = {}
+        #: Expressions that failed on some device.
+        self.failing: set[str] = set()
 
     def verdict(self, devices: DeviceSlice, selectors: Sequence[str]) -> Verdict | SelectorProblem:
         """Return what all selectors together say: later ones are asked about what the earlier ones hold for."""
@@ -54,6 +56,8 @@ class Judge:
         if isinstance(selector, SelectorProblem):
             return selector
         verdict = self._by_shape(devices, selector)
+        if verdict.failures:
+            self.failing.add(expression)
         devices.verdicts[expression] = verdict
         return verdict
 

@@ -41,6 +41,20 @@ class Pool:
     problem: str = ""
     is_incomplete: bool = False
     binds: bool = False
+    #: Bits of devices that consume counters, and of those that can be shared.
+    counting: int = 0
+    shareable: int = 0
+    is_tainted: bool = False
+    numbered: dict[AttributeName, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def numbers(self, attribute: AttributeName) -> tuple[int, ...]:
+        """Return an attribute of all devices as numbers in the order in which values appear, 0 where there is none."""
+        known = self.numbered.get(attribute)
+        if known is None:
+            numbers: dict[Attribute | None, int] = {None: 0}
+            column = self.values(attribute)
+            known = self.numbered[attribute] = tuple(numbers.setdefault(value, len(numbers)) for value in column)
+        return known
 
     def values(self, attribute: AttributeName) -> tuple[Attribute | None, ...]:
         """Return an attribute of all devices."""
@@ -78,6 +92,9 @@ def build_pool(identity: PoolId, slices: Iterable[DeviceSlice]) -> Pool:
         rules=rules,
         node=node,
         binds=any(device.binding_conditions for device in devices),
+        is_tainted=any(device.taints for device in devices),
+        counting=sum(1 << position for position, device in enumerate(devices) if device.counters),
+        shareable=sum(1 << position for position, device in enumerate(devices) if device.is_shareable),
     )
 
 
@@ -142,6 +159,7 @@ class PoolState:
     left: Counters
     shares: Mapping[int, Mapping[str, int]]
     taints: Mapping[int, tuple[DeviceTaint, ...]]
+    tainted: int = 0
     memo: dict[object, object] = field(default_factory=dict, repr=False)
 
 
@@ -152,6 +170,8 @@ def state_of(pool: Pool, *, usage: Usage, rules: Iterable[TaintRule]) -> PoolSta
     shares: dict[int, Mapping[str, int]] = {}
     taints: dict[int, tuple[DeviceTaint, ...]] = {}
     laid_over = rules_for(pool.id, rules)
+    if usage is NO_USAGE and not laid_over and not pool.is_tainted:
+        return PoolState(pool=pool, free=(1 << len(pool.devices)) - 1, left=left, shares=shares, taints=taints)
     for position, device in enumerate(pool.devices):
         is_shared = device.name in usage.shared
         if device.name not in usage.taken:
@@ -165,7 +185,8 @@ def state_of(pool: Pool, *, usage: Usage, rules: Iterable[TaintRule]) -> PoolSta
             found = taints_of(device.name, own=device.taints, rules=laid_over)
             if found:
                 taints[position] = found
-    return PoolState(pool=pool, free=free, left=left, shares=shares, taints=taints)
+    tainted = sum(1 << position for position in taints)
+    return PoolState(pool=pool, free=free, left=left, shares=shares, taints=taints, tainted=tainted)
 
 
 def charged(state: PoolState, uses: Iterable[Use]) -> PoolState:
@@ -186,4 +207,4 @@ def charged(state: PoolState, uses: Iterable[Use]) -> PoolState:
         amounts = shares.setdefault(position, {})
         for name, amount in use.consumed:
             amounts[name] = amounts.get(name, 0) + amount
-    return PoolState(pool=state.pool, free=free, left=left, shares=shares, taints=state.taints)
+    return PoolState(pool=state.pool, free=free, left=left, shares=shares, taints=state.taints, tainted=state.tainted)

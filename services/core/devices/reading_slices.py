@@ -122,7 +122,7 @@ def _device(path: str, item: Mapping[str, Any], *, node: NodeRule) -> Device:
         name=intern(name),
         node=node,
         capacity={
-            intern(key): _capacity(value, at=f"{path}.capacity[{key}]")
+            intern(key): _capacity(value, path=path, name=key)
             for key, value in mapping_at(item, "capacity", at=f"{path}.capacity").items()
         },
         counters=tuple(_consumed(path, item)),
@@ -136,16 +136,16 @@ def _device(path: str, item: Mapping[str, Any], *, node: NodeRule) -> Device:
 
 def _attributes(path: str, item: Mapping[str, Any], *, driver: str) -> Iterator[tuple[AttributeName, Attribute]]:
     for name, value in mapping_at(item, "attributes", at=f"{path}.attributes").items():
-        yield qualified(name, driver=driver), _attribute(value, at=f"{path}.attributes[{name}]")
+        yield qualified(name, driver=driver), _attribute(value, path=path, name=name)
 
 
-def _attribute(value: object, *, at: str) -> Attribute:
-    known = [(kind, value[kind]) for kind in _KINDS if value.get(kind) is not None] if isinstance(value, dict) else []
-    if len(known) == 1:
-        kind, content = known[0]
-        is_number = kind == "int" and not (isinstance(content, int) and -_INT64_LIMIT <= content < _INT64_LIMIT)
-        if type(content) is _KINDS[kind] and not is_number:
+def _attribute(value: object, *, path: str, name: str) -> Attribute:
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, content),) = value.items()
+        is_fitting = type(content) is _KINDS.get(kind)
+        if is_fitting and (kind != "int" or -_INT64_LIMIT <= content < _INT64_LIMIT):
             return _attribute_of(kind, content)
+    at = f"{path}.attributes[{name}]"
     raise FieldError(field=at, expected="exactly one of int, bool, string and version", got=value)
 
 
@@ -162,11 +162,19 @@ def qualified(name: str, *, driver: str) -> AttributeName:
     return (intern(domain), intern(identifier)) if slash else (driver, intern(name))
 
 
-def _capacity(value: object, *, at: str) -> Capacity:
+def _capacity(value: object, *, path: str, name: str) -> Capacity:
+    at = f"{path}.capacity[{name}]"
     if not isinstance(value, dict):
         raise FieldError(field=at, expected="an object with a value", got=value)
+    if len(value) == 1:
+        return _plain_capacity(_amount(value, "value", at=at))
     policy = mapping_at(value, "requestPolicy", at=f"{at}.requestPolicy")
     return Capacity(amount=_amount(value, "value", at=f"{at}.value"), policy=_policy(policy, at=at) if policy else None)
+
+
+@lru_cache(maxsize=4096)
+def _plain_capacity(amount: int) -> Capacity:
+    return Capacity(amount=amount)
 
 
 def _policy(policy: Mapping[str, Any], *, at: str) -> CapacityPolicy:
