@@ -25,6 +25,8 @@ class Judge:
         """Nothing has been asked yet."""
         self._slices: dict[tuple[object, ...], Verdict] = {}
         self._devices: dict[tuple[object, ...], bool | str] = {}
+        #: How many times the engine was asked.
+        self.asked = 0
         #: Expressions that failed on some device.
         self.failing: set[str] = set()
 
@@ -90,6 +92,7 @@ class Judge:
             if answer is None:
                 if len(self._devices) > _KEPT_SHAPES:
                     self._devices.clear()
+                self.asked += 1
                 answer = self._devices[key] = selector.judge(_facts(devices, position))
             if isinstance(answer, str):
                 failures |= 1 << position

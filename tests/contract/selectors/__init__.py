@@ -1,0 +1,1 @@
+"""Selectors of devices: what the API server accepts, and what we compile."""
