@@ -98,7 +98,8 @@ def test_an_expression_tells_what_it_reads() -> None:
     """Attributes by domain and id; whether a domain is there; a whole domain where the ids are not known."""
     found = compile_selector(f'"a.b" in device.attributes && {OWN}.index > 1 && {OWN}.exists(k, k == "x")')
     assert isinstance(found, Selector)
-    assert set(found.reads.attributes or ()) == {("a.b", PRESENCE), ("gpu.example.com", "index"), ("gpu.example.com", None)}
+    expected = {("a.b", PRESENCE), ("gpu.example.com", "index"), ("gpu.example.com", None)}
+    assert set(found.reads.attributes or ()) == expected
 
 
 def test_devices_of_a_shape_are_asked_about_once() -> None:
