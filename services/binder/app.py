@@ -20,6 +20,7 @@ from services.binder.binding import PodWriter
 from services.binder.claiming import ClaimWriter
 from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
+from services.binder.healing import ClaimHealer
 from services.binder.instructions import Tools
 from services.binder.journal import BusJournal, Entries
 from services.binder.maintenance import MaintenanceEnder
@@ -244,6 +245,9 @@ class _Service:
         return Sweeper(
             KubePods(self._calls, clock=self._runtime.clock),
             fences=tools.writer,
+            healer=ClaimHealer(
+                self._through.claims(KubeClaims(self._calls)), world=self._world, metrics=self._metrics.claims
+            ),
             world=self._world,
             follower=self._follower,
             publisher=tools.publisher,

@@ -16,6 +16,7 @@ from services.binder.metrics import SweepMetrics
 from services.binder.ports import Manifest, NoAnswer
 from services.binder.publishing import Publisher
 from services.binder.world import World
+from services.core.claim_bodies import transaction_of
 from services.core.decisions import Decision
 from services.core.objects import Kind, NodeName, Pod, TransactionId, Uid, namespace_of
 from services.core.reasons import Reason
@@ -34,6 +35,16 @@ class BoundPods(Protocol):
 
     def bound(self) -> AsyncIterator[Manifest]:
         """Yield the pods of our scheduler that have a node, of all namespaces. Raises NoAnswer."""
+
+
+class Healer(Protocol):
+    """Frees claims of lost transactions."""
+
+    async def read(self) -> Sequence[Manifest]:
+        """Return all allocated claims; to be asked before the pods are read. Raises NoAnswer."""
+
+    async def heal(self, claims: Sequence[Manifest], *, live: Mapping[Uid, Pod]) -> None:
+        """Free what leaked. Raises NoAnswer."""
 
 
 class Fences(Protocol):
@@ -60,6 +71,7 @@ class Sweeper:
         api: BoundPods,
         *,
         fences: Fences,
+        healer: Healer,
         world: World,
         follower: Follower,
         publisher: Publisher,
@@ -72,6 +84,7 @@ class Sweeper:
         """Keep the parts."""
         self._api = api
         self._fences = fences
+        self._healer = healer
         self._world = world
         self._follower = follower
         self._publisher = publisher
@@ -114,6 +127,8 @@ class Sweeper:
         world = self._world
         followed = {pod.metadata.uid: pod for pod in world.cluster.pods() if pod.node}
         is_live = is_thorough or self._is_owed or bool(leftovers(world.cluster, world.ledger, live=followed))
+        # Before the pods: whoever is bound in between is seen.
+        claims = await self._claims() if is_live else ()
         live = await self._live() if is_live else followed
         self._is_owed = False
         found = leftovers(world.cluster, world.ledger, live=live) if self._follower.is_cluster_ready else ()
@@ -126,9 +141,25 @@ class Sweeper:
         for one in found:
             await self._open_again(one)
         reopened = {one.transaction for one in found}
+        if self._follower.is_cluster_ready:
+            await self._heal([one for one in claims if transaction_of(one) not in reopened], live=live)
         world.drop_lost_promises(live)
         await self._journal.tidy(has_ended=lambda entry: self._is_over(entry, reopened=reopened))
         self._metrics.sweeps.labels(result="found" if found else "clean").inc()
+
+    async def _claims(self) -> Sequence[Manifest]:
+        """Return the allocated claims; none where they cannot be read, which must not keep gangs from being mended."""
+        try:
+            return await self._healer.read()
+        except NoAnswer as error:
+            _log.warning("sweep.claims_unanswered", problem=str(error))
+            return ()
+
+    async def _heal(self, claims: Sequence[Manifest], *, live: Mapping[Uid, Pod]) -> None:
+        try:
+            await self._healer.heal(claims, live=live)
+        except NoAnswer as error:
+            _log.warning("sweep.claims_unanswered", problem=str(error))
 
     async def _live(self) -> dict[Uid, Pod]:
         found: dict[Uid, Pod] = {}

@@ -25,7 +25,7 @@ from services.core.claim_bodies import (
     transaction_of,
     without,
 )
-from services.core.names import TRANSACTION_ANNOTATION
+from services.core.names import FENCE_ANNOTATION, TRANSACTION_ANNOTATION
 from services.core.objects import GangId, TransactionId
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction_values import ClaimAnswer, ClaimTarget, ClaimVerdict, FreeTarget
@@ -122,8 +122,19 @@ def _reserve(claim: Manifest, *, target: ClaimTarget, name: str, deal: Deal, sta
         text = f"claim {name} would have {len(wanted)} consumers, and may have {MAX_CONSUMERS}"
         return _refused(Reason(code=ReasonCode.CLAIM_REFUSED, message=text, count=1, subject=name))
     if not status and wanted == there:
-        return HELD
+        return HELD if _is_noticed(claim, deal=deal) else _notice(claim, deal=deal)
     return WriteStatus(body={"metadata": fenced(claim), "status": {**status, "reservedFor": wanted}})
+
+
+def _is_noticed(claim: Manifest, *, deal: Deal) -> bool:
+    """Tell whether whoever would free the claim, as left over by another transaction, meets a conflict by now."""
+    marks = metadata_of(claim).get("annotations") or {}
+    return transaction_of(claim) in {"", deal.transaction} or marks.get(FENCE_ANNOTATION) == deal.transaction
+
+
+def _notice(claim: Manifest, *, deal: Deal) -> Mark:
+    """Change a claim of another transaction that is used as it is."""
+    return Mark(body={"metadata": fenced(claim) | {"annotations": {FENCE_ANNOTATION: deal.transaction}}})
 
 
 def _other_than_promised(claim: Manifest, *, target: ClaimTarget) -> str:

@@ -10,7 +10,7 @@ TRANSACTION_ANNOTATION = PREFIX + "transaction"
 """On bound pods and allocated claims: the id of the transaction that wrote them."""
 
 FENCE_ANNOTATION = PREFIX + "fence"
-"""On pods that a transaction gave up: changed by it, so that a late copy of its binding meets a conflict."""
+"""On pods that a transaction gave up, and claims of another that it uses: what rests on the version before, fails."""
 
 REPAIR_WINDOW_ANNOTATION = PREFIX + "repair-window"
 """On a PodGroup: how long a failed member is re-placed before the gang is undone, as `30s`, `2m` or `0s`."""

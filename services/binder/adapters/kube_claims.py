@@ -52,6 +52,8 @@ class KubeClaims:
 
     async def everyone(self) -> Sequence[Manifest]:
         """Return the allocated claims of all namespaces, whoever allocated them."""
+        if not await self._calls.served_version("resource.k8s.io", wanted=("v1",), resource="resourceclaims"):
+            return ()
         items = self._calls.items(f"{_ROOT}/resourceclaims", query={}, limit=PAGE_OBJECTS)
         return [one async for one in items if (one.get("status") or {}).get("allocation")]
 

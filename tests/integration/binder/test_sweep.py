@@ -8,6 +8,7 @@ from services.contracts.streams import PLACEMENT_STREAM, TRANSACTIONS_STREAM
 from services.core.decisions import Committed, Proposed, Repairing, RolledBack
 from services.core.objects import GangId
 from services.sandbox.faults import Action, Answer, Match
+from tests.integration.binder.claims_stage import claims, device_gang, is_free, own_claims
 from tests.integration.binder.harness import Binder, Scene
 from tests.integration.binder.test_faults import ready
 
@@ -137,3 +138,48 @@ async def test_a_sweep_that_gets_no_answer_is_repeated(scene: Scene) -> None:
     await scene.until(lambda: binder.count("phalanx_sweeps_total", result="unanswered") >= 1)
     scene.sandbox.faults.remove(fault.id)
     assert (await scene.decision(Proposed)).is_reopened
+
+
+async def test_claims_of_a_lost_volume_are_freed_while_nobody_uses_them(scene: Scene) -> None:
+    """Killed between claims and bindings, and everything forgotten: the devices are free again."""
+    gang, names = device_gang(scene, "train", size=3)
+    binder = await ready(scene, await scene.start_binder())
+    hold = scene.sandbox.faults.add(
+        Match(method="POST", path="/binding$", lacks="dryRun"), Action(hold=True), times=None
+    )
+    nodes = dict.fromkeys(names, "node-001")
+    await scene.propose(gang, nodes, claims=own_claims(scene, nodes))
+    await hold.wait_used()
+    await binder.kill()
+    scene.sandbox.faults.clear()
+    await lose(scene)
+    assert all(not is_free(one) for one in claims(scene))
+    binder = await scene.start_binder(sweep_interval_s=SWEEP_S)
+    await scene.until(lambda: all(is_free(one) for one in claims(scene)))
+    assert binder.count("phalanx_claims_healed_total") == len(names)
+    assert scene.bound() == {}
+
+
+async def test_claims_of_pods_that_run_and_of_open_transactions_are_left(scene: Scene) -> None:
+    """One gang runs and its transaction is forgotten; another one's devices are still being made ready."""
+    ran, names = device_gang(scene, "ran", size=2)
+    binder = await ready(scene, await scene.start_binder())
+    nodes = dict.fromkeys(names, "node-001")
+    await scene.propose(ran, nodes, claims=own_claims(scene, nodes))
+    await scene.decision(Committed)
+    await binder.kill()
+    await lose(scene)
+    waits, later = device_gang(scene, "waits", size=2)
+    slow = own_claims(
+        scene,
+        dict.fromkeys(later, "node-002"),
+        binding_conditions=("attached",),
+        binding_failure_conditions=("failed",),
+    )
+    binder = await ready(scene, await scene.start_binder(sweep_interval_s=SWEEP_S))
+    await scene.propose(waits, dict.fromkeys(later, "node-002"), transaction="t2", claims=slow)
+    await scene.until(lambda: all(one.get("status", {}).get("allocation") for one in claims(scene)))
+    before = [one["metadata"]["resourceVersion"] for one in claims(scene)]
+    await swept(scene, binder, times=int(binder.count("phalanx_sweeps_total", result="clean")) + 2)
+    assert [one["metadata"]["resourceVersion"] for one in claims(scene)] == before
+    assert binder.count("phalanx_claims_healed_total") == 0
