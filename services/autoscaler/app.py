@@ -4,16 +4,19 @@ import asyncio
 from dataclasses import dataclass
 
 from services.autoscaler.adapters.aggregation import KubernetesAggregation
+from services.autoscaler.adapters.deliveries import JetStreamDeliveries
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.adapters.kubernetes import KubernetesHpas
 from services.autoscaler.adapters.metrics_server import MetricsServer, TlsFiles
 from services.autoscaler.adapters.placer import PlacerFit
+from services.autoscaler.adapters.pods import KubernetesPods
+from services.autoscaler.cold_starts import MOST_AT_ONCE, ColdStarts
 from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
 from services.autoscaler.hpas import CONDITION as HPAS
 from services.autoscaler.hpas import HpaFollower
 from services.autoscaler.metrics import WakingMetrics
-from services.autoscaler.ports import Placer
+from services.autoscaler.ports import Deliveries, HpaApi, Placer
 from services.autoscaler.registering import Registrar
 from services.autoscaler.serving import MetricDesk
 from services.autoscaler.settings import AutoscalerSettings
@@ -84,6 +87,7 @@ async def _work(
                 leadership=leadership,
                 metrics=WakingMetrics(runtime.registry),
                 desk=MetricDesk(clock=runtime.clock),
+                follower=follower,
             )
             group.create_task(_wake_by(policy, given), name="waking")
             group.create_task(_serve(given), name="serving external metrics")
@@ -99,6 +103,7 @@ class _Given:
     leadership: Leadership
     metrics: WakingMetrics
     desk: MetricDesk
+    follower: Follower
 
 
 async def _wake_by(configured: PolicySource, given: _Given) -> None:
@@ -136,6 +141,9 @@ async def _wake(policy: Policy, given: _Given) -> None:
     async with (
         await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
         JetStreamQueues(url=settings.nats_url, name=name, clock=clock, readiness=runtime.readiness) as queues,
+        await KubeClient.open(
+            settings.kubeconfig, connections=MOST_AT_ONCE, user_agent="phalanx-autoscaler-pods"
+        ) as pods_client,
         PlacerFit(client, target=settings.placer) as placer,
         asyncio.TaskGroup() as group,
     ):
@@ -152,39 +160,61 @@ async def _wake(policy: Policy, given: _Given) -> None:
             interval_s=settings.source_interval_s,
             changed=changed,
         )
-        waker = _waker(policy, given, api=api, book=book, placer=placer if settings.placer else None)
-        follower = HpaFollower(
+        teller = _teller(api, given)
+        deliveries = JetStreamDeliveries(queues, sources=policy.metric_sources)
+        starts = _starts(pods_client, given=given, deliveries=deliveries, teller=teller)
+        waker = Waker(
             api,
-            replaced=waker.replaced,
-            put=waker.put,
-            removed=waker.removed,
-            readiness=runtime.readiness,
+            sources=book,
+            teller=teller,
             metrics=given.metrics,
             clock=clock,
+            leadership=given.leadership,
+            fitting=_fitting(policy, placer=placer if settings.placer else None),
+            starts=starts,
         )
         given.desk.open(lambda: book.states, users_of=waker.users_of)
+        group.create_task(starts.run(), name="measuring cold starts")
         group.create_task(waker.run(), name="waking targets")
         group.create_task(book.run(), name="reading sources")
-        group.create_task(follower.run(), name="following hpas")
+        group.create_task(_following(api, given=given, waker=waker).run(), name="following hpas")
 
 
-def _waker(policy: Policy, given: _Given, *, api: KubernetesHpas, book: SourceBook, placer: Placer | None) -> Waker:
-    clock, leadership = given.runtime.clock, given.leadership
-    return Waker(
+def _teller(api: HpaApi, given: _Given) -> Teller:
+    return Teller(
         api,
-        sources=book,
-        teller=Teller(
-            api,
-            stream=given.bus,
-            instance=given.settings.instance,
-            metrics=given.metrics,
-            clock=clock,
-            leadership=leadership,
-        ),
+        stream=given.bus,
+        instance=given.settings.instance,
         metrics=given.metrics,
+        clock=given.runtime.clock,
+        leadership=given.leadership,
+    )
+
+
+def _starts(client: KubeClient, *, given: _Given, deliveries: Deliveries, teller: Teller) -> ColdStarts:
+    """Return what measures cold starts; it hears of placements from now on."""
+    clock = given.runtime.clock
+    starts = ColdStarts(
+        KubernetesPods(client, clock=clock),
+        deliveries=deliveries,
+        teller=teller,
+        metrics=given.metrics,
+        tracer=given.runtime.tracer,
         clock=clock,
-        leadership=leadership,
-        fitting=FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit)),
+    )
+    given.follower.placed = starts.placed
+    return starts
+
+
+def _following(api: HpaApi, *, given: _Given, waker: Waker) -> HpaFollower:
+    return HpaFollower(
+        api,
+        replaced=waker.replaced,
+        put=waker.put,
+        removed=waker.removed,
+        readiness=given.runtime.readiness,
+        metrics=given.metrics,
+        clock=given.runtime.clock,
     )
 
 
@@ -216,3 +246,7 @@ async def _serve(given: _Given) -> None:
         )
         group.create_task(server.run(), name="metrics server")
         group.create_task(registrar.run(), name="registering the metrics api")
+
+
+def _fitting(policy: Policy, *, placer: Placer | None) -> FitQuestion:
+    return FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit))

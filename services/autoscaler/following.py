@@ -1,8 +1,6 @@
-"""Follows the decisions about gangs: which are placed and which wait, so that cold starts can be measured.
+"""Follows the decisions about gangs: when the pods of a woken target had their places is a part of its cold start."""
 
-Waking targets from zero builds on this: a gang that is woken is over its cold start when it is committed.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -12,6 +10,7 @@ from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.dead_letter_box import DeadLetterBox
 from services.contracts.decision_codec import EVENTS, read_decision
 from services.contracts.streams import PLACEMENT_STREAM
+from services.core.decisions import Proposed
 from services.core.ledger import Ledger
 from services.runtime.bus import Batch
 from services.runtime.health import Readiness
@@ -38,6 +37,10 @@ class AutoscalerMetrics:
         )
 
 
+def _nobody(_namespace: str, _uids: frozenset[str]) -> None:
+    """Nobody measures a cold start."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Follower:
     """Folds the placement stream until it is cancelled."""
@@ -47,6 +50,8 @@ class Follower:
     metrics: AutoscalerMetrics
     letters: DeadLetterBox
     ledger: Ledger = field(default_factory=Ledger)
+    #: Who is told which pods the placer had nodes for: the namespace, and their uids.
+    placed: Callable[[str, frozenset[str]], None] = _nobody
 
     async def run(self) -> None:
         """Run for ever; a gap in the stream starts the fold over."""
@@ -70,3 +75,6 @@ class Follower:
             self.ledger.apply(decision)
             self.metrics.decisions.labels(event=EVENTS[type(decision.event)]).inc()
             self.metrics.revision.set(message.sequence)
+            if isinstance(decision.event, Proposed):
+                namespace = decision.gang.split("/")[1]
+                self.placed(namespace, frozenset(str(one.uid) for one in decision.event.assignments))

@@ -1,14 +1,26 @@
 """What the autoscaler counts about waking."""
 
+from enum import StrEnum
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.contracts.scaling_codec import SCALING_EVENTS
+from services.core.cold_start import PHASES, TOTAL
 from services.core.metrics_registration import Owner
 
 _RESULTS = ("known", "unknown")
 REQUEST_RESULTS = ("answered", "not_found", "unavailable", "unauthenticated", "forbidden", "invalid")
 """What becomes of a request to the metrics API."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+_PHASE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+
+
+class StartOutcome(StrEnum):
+    """How the watching of a cold start ended."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    UNMEASURED = "unmeasured"
 
 
 class WakingMetrics:
@@ -50,6 +62,23 @@ class WakingMetrics:
             self.registration.labels(owner=owner.value)
         for result in REQUEST_RESULTS:
             self.requests.labels(result=result)
+        self.phases = Histogram(
+            "phalanx_autoscaler_cold_start_duration_seconds",
+            "What each phase of a cold start added, and the whole.",
+            ["phase"],
+            buckets=_PHASE_BUCKETS,
+            registry=registry,
+        )
+        self.starts = Counter(
+            "phalanx_autoscaler_cold_starts_total",
+            "Cold starts after a wake, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        for phase in (*PHASES, TOTAL):
+            self.phases.labels(phase=phase)
+        for outcome in StartOutcome:
+            self.starts.labels(outcome=outcome)
         for result in _RESULTS:
             self.readings.labels(result=result)
         for event in SCALING_EVENTS.values():

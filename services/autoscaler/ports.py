@@ -1,13 +1,14 @@
 """What the autoscaler needs of the world, as its own interfaces."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from services.core.cold_start import PodStage
 from services.core.fitting import Fit
 from services.core.front_proxy import FrontProxy, Requester
-from services.core.metric_readings import Sample
+from services.core.metric_readings import MetricKey, Sample
 from services.core.metrics_registration import Registration
 from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
@@ -63,6 +64,11 @@ class Scale:
     replicas: int
     document: Mapping[str, Any]
 
+    @property
+    def selector(self) -> str:
+        """Label selector of the target's pods, as the API takes it; empty where the target does not say."""
+        return str((self.document.get("status") or {}).get("selector") or "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HpaEvent:
@@ -109,6 +115,28 @@ class Placer(Protocol):
 
     async def fit(self, autoscaler: Autoscaler, *, scale: Scale, replicas: int) -> Fit:
         """Return whether the pods of so many replicas have a place now; what goes wrong makes that unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSeen:
+    """A pod of a target, as it is seen; `stage` is None for one that is gone or going."""
+
+    uid: str
+    stage: PodStage | None
+
+
+class TargetPods(Protocol):
+    """The pods of a target that has just been woken."""
+
+    def pods(self, namespace: str, *, selector: str) -> AsyncGenerator[PodSeen, None]:
+        """Yield the pods that are there, and then what happens to them, for ever. Raises ApiFailed where it may not."""
+
+
+class Deliveries(Protocol):
+    """How many messages the readers of a queue were given so far."""
+
+    async def delivered(self, key: MetricKey) -> int | None:
+        """Return the count; None where the queue does not tell. Raises SourceFailed."""
 
 
 class SourceFailed(Exception):

@@ -39,6 +39,8 @@ class SourceWatch:
     interval_s: float
     changed: Callable[[MetricKey], None]
     state: SourceState | None = None
+    #: When the first sign of the work came that is there now: a hint, or the beginning of the reading that found it.
+    signal_s: float | None = None
     _counted_s: float | None = None
     _sleepers: set[str] = field(default_factory=set)
     _hinted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -47,6 +49,9 @@ class SourceWatch:
     def set_sleeper(self, name: str, *, is_asleep: bool) -> None:
         """Say whether an HPA that uses the source waits to be woken."""
         if is_asleep:
+            if not self._sleepers:
+                # What came before was for a target that ran.
+                self.signal_s = None
             self._sleepers.add(name)
         else:
             self._sleepers.discard(name)
@@ -61,14 +66,20 @@ class SourceWatch:
     async def _read_for_ever(self) -> None:
         pauses: Iterator[float] = iter(())
         while True:
+            began_s = self.clock.monotonic()
             reading = await self._read()
+            has_work = isinstance(reading, Known) and reading.value > 0
+            if has_work and self.signal_s is None:
+                self.signal_s = began_s
             self.state = (self.state or NEVER_READ).after(reading, is_counted=self._is_counted(reading))
             self.metrics.readings.labels(result="known" if isinstance(reading, Known) else "unknown").inc()
             self.changed(self.key)
-            pause_s = None if isinstance(reading, Known) and reading.value > 0 else next(pauses, None)
+            pause_s = None if has_work else next(pauses, None)
             if pause_s is not None:
                 await self.clock.sleep(pause_s)
                 continue
+            if not has_work:
+                self.signal_s = None
             pauses = iter(AFTER_HINT_S) if await self._is_hinted() else iter(())
 
     def _is_counted(self, reading: Reading) -> bool:
@@ -109,10 +120,15 @@ class SourceWatch:
             await self._until(is_asleep=True)
             async for attempt in patient:
                 with attempt:
-                    async with self.queues.listening(self.source, hint=self._hinted.set):
+                    async with self.queues.listening(self.source, hint=self._hint):
                         # Something may have come before anybody listened.
                         self._hinted.set()
                         await self._until(is_asleep=False)
+
+    def _hint(self) -> None:
+        if self.signal_s is None:
+            self.signal_s = self.clock.monotonic()
+        self._hinted.set()
 
     async def _until(self, *, is_asleep: bool) -> None:
         while bool(self._sleepers) is not is_asleep:
@@ -156,6 +172,11 @@ class SourceBook:
     def states_of(self, keys: Iterable[MetricKey]) -> Mapping[MetricKey, SourceState | None]:
         """What is known now of those that are configured."""
         return {key: self._watches[key].state for key in keys if key in self._watches}
+
+    def signal_s(self, keys: Iterable[MetricKey]) -> float | None:
+        """When the first sign of work came that these have now, on the monotonic clock; None where there is none."""
+        found = [self._watches[key].signal_s for key in keys if key in self._watches]
+        return min((one for one in found if one is not None), default=None)
 
     def set_sleeper(self, name: str, *, keys: Iterable[MetricKey], is_asleep: bool) -> None:
         """Say whether an HPA waits to be woken by these."""

@@ -19,10 +19,11 @@ from services.core.scaling import (
     ScalingDecision,
     ScalingEvent,
     ShownCondition,
+    Started,
     Verdict,
     Woken,
 )
-from services.core.scaling_reports import told_of
+from services.core.scaling_reports import told_of, told_of_start
 from services.runtime import telemetry
 from services.runtime.bus import BusUnavailable
 from services.runtime.clock import Clock
@@ -61,6 +62,15 @@ class Teller:
         await self._api.tell(hpa, reason="Woken", message=message, is_warning=False)
         for warning in woken.warnings:
             await self._api.tell(hpa, reason=warning.code.value, message=warning.message, is_warning=True)
+
+    async def started(self, hpa: Autoscaler, *, started: Started) -> None:
+        """Publish how long the cold start took."""
+        await self._publish(hpa, event=started)
+
+    async def show_started(self, hpa: Autoscaler, *, started: Started) -> None:
+        """Tell the same by an Event. Raises ApiFailed."""
+        message = told_of_start(started, target=hpa.target)
+        await self._api.tell(hpa, reason="ColdStart", message=message, is_warning=False)
 
     async def tell(self, hpa: Autoscaler, *, verdict: Verdict) -> None:
         """Tell a verdict that is another than the one shown. Raises ApiFailed, and is asked again then.
@@ -127,3 +137,6 @@ def _fields(event: ScalingEvent) -> dict[str, object]:
             return {"replicas": event.replicas, "reasons": [one.message for one in event.reasons]}
         case Refused():
             return {"wanted": event.wanted_replicas, "reasons": [one.message for one in event.reasons]}
+        case Started():
+            ends_s = {f"{phase}_s": round(at_s, 3) for phase, at_s in event.ends_s.items()}
+            return {"replicas": event.replicas, "missing": event.missing, **ends_s}

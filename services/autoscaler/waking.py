@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
+from services.autoscaler.cold_starts import ColdStarts, Measurement
 from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import ApiFailed, HpaApi, Leading, Scale, WriteConflict
@@ -59,8 +60,10 @@ class Waker:
         clock: Clock,
         leadership: Leading,
         fitting: FitQuestion,
+        starts: ColdStarts,
     ) -> None:
         """Keep the parts; `run` does the work."""
+        self._starts = starts
         self._fitting = fitting
         self._leadership = leadership
         self._api = api
@@ -230,6 +233,16 @@ class Waker:
         if self._leadership.epoch is None:
             # Lost in the meantime: whoever leads now looks for itself.
             return
+        signal_s = self._sources.signal_s(metric.key for metric in hpa.metrics)
+        measurement = self._starts.begin(hpa, replicas=woken.replicas, signal_s=signal_s)
+        with self._starts.within(measurement):
+            if await self._carry_out(entry, hpa=hpa, scale=scale, woken=woken, measurement=measurement):
+                await self._settle(entry, hpa=hpa, live=live, woken=woken)
+
+    async def _carry_out(
+        self, entry: _Entry, *, hpa: Autoscaler, scale: Scale, woken: Woken, measurement: Measurement
+    ) -> bool:
+        """Ask for the replicas, and return whether they were set."""
         entry.attempt = woken
         try:
             refused = await self._api.set_replicas(scale, replicas=woken.replicas)
@@ -239,9 +252,14 @@ class Waker:
         if refused is not None:
             entry.attempt = None
             await self._teller.tell(hpa, verdict=Refused(wanted_replicas=woken.replicas, reasons=(refused,)))
-            return
+            return False
         self._observe(hpa)
+        self._starts.replicas_set(measurement, scale=scale)
         entry.replicas = woken.replicas
+        return True
+
+    async def _settle(self, entry: _Entry, *, hpa: Autoscaler, live: Autoscaler, woken: Woken) -> None:
+        """Clear the condition and tell, once the replicas are set."""
         if live.is_scaled_to_zero:
             await self._disarm(entry, hpa=hpa, is_fenced=False)
         entry.attempt = None

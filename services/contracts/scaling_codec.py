@@ -1,5 +1,7 @@
 """Scaling decisions between the core's values and `phalanx.scaling.v1.ScalingDecision`."""
 
+from collections.abc import Mapping
+
 from google.protobuf.message import DecodeError
 
 from services.contracts.cluster_codec import UndecodableMessage
@@ -7,9 +9,16 @@ from services.contracts.decision_codec import decode_reasons, encode_reasons
 from services.contracts.pb.scaling.v1 import scaling_pb2 as pb
 from services.contracts.subjects import SCALING, scaling_subject
 from services.contracts.timestamps import TimeOutOfRange, from_timestamp, to_timestamp
-from services.core.scaling import Held, Refused, ScalingDecision, Woken
+from services.core.cold_start import PHASES, Phase
+from services.core.scaling import Held, Refused, ScalingDecision, ScalingEvent, Started, Woken
 
-SCALING_EVENTS: dict[type, str] = {Woken: "woken", Held: "held", Refused: "refused"}
+_PHASES: dict[Phase, pb.Phase] = {
+    phase: pb.Phase.Value(f"PHASE_{phase.name}")  # type: ignore[misc]  # stubs call it int
+    for phase in PHASES
+}
+_PHASE_OF = {number: phase for phase, number in _PHASES.items()}
+
+SCALING_EVENTS: dict[type, str] = {Woken: "woken", Held: "held", Refused: "refused", Started: "started"}
 """Token of each event in subjects and CloudEvents types."""
 
 
@@ -46,6 +55,9 @@ def encode_scaling(decision: ScalingDecision) -> bytes:
         case Refused() as event:
             reasons = encode_reasons(event.reasons)
             message.refused.CopyFrom(pb.Refused(wanted_replicas=event.wanted_replicas, reasons=reasons))
+        case Started() as event:
+            phases = [pb.PhaseEnd(phase=_PHASES[phase], at_s=at_s) for phase, at_s in sorted_ends(event.ends_s)]
+            message.started.CopyFrom(pb.Started(replicas=event.replicas, phases=phases, missing=event.missing))
     return message.SerializeToString(deterministic=True)
 
 
@@ -66,7 +78,18 @@ def decode_scaling(data: bytes) -> ScalingDecision:
     )
 
 
-def _event(message: pb.ScalingDecision) -> Woken | Held | Refused:
+def sorted_ends(ends_s: Mapping[Phase, float]) -> list[tuple[Phase, float]]:
+    """Return the ends of phases in the order of the phases."""
+    return [(phase, ends_s[phase]) for phase in PHASES if phase in ends_s]
+
+
+def _started(message: pb.Started) -> Started:
+    """A phase of a later release is passed over: the others are as true without it."""
+    ends_s = {_PHASE_OF[one.phase]: one.at_s for one in message.phases if one.phase in _PHASE_OF}
+    return Started(replicas=message.replicas, ends_s=ends_s, missing=message.missing)
+
+
+def _event(message: pb.ScalingDecision) -> ScalingEvent:
     match message.WhichOneof("event"):
         case "woken":
             warnings = decode_reasons(message.woken.warnings)
@@ -76,6 +99,8 @@ def _event(message: pb.ScalingDecision) -> Woken | Held | Refused:
         case "refused":
             wanted, reasons = message.refused.wanted_replicas, decode_reasons(message.refused.reasons)
             return Refused(wanted_replicas=wanted, reasons=reasons)
+        case "started":
+            return _started(message.started)
         case _:
             name = f"{message.namespace}/{message.hpa}"
             raise UndecodableMessage(f"a ScalingDecision about {name!r} carries no event that this release knows")

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 
+from services.core.cold_start import Phase
 from services.core.metric_readings import Known, MetricKey, SourceState, Unknown
 from services.core.names import FALLBACK_ANNOTATION, GROUP_SIZE_ANNOTATION
 from services.core.reasons import Reason, ReasonCode
@@ -144,8 +145,20 @@ class LeftAlone:
     warnings: tuple[Reason, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The cold start after a wake is over. `ends_s` is when each phase ended, in seconds since the signal.
+
+    `missing` says what had not happened when the watching ended; empty where nothing is missing.
+    """
+
+    replicas: int
+    ends_s: Mapping[Phase, float]
+    missing: str = ""
+
+
 Verdict = Woken | Held | Refused | LeftAlone
-ScalingEvent = Woken | Held | Refused
+ScalingEvent = Woken | Held | Refused | Started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

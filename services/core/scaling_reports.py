@@ -6,8 +6,9 @@ The condition is all that is remembered of what was told, so a restart repeats n
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from services.core.cold_start import took_s, total_s
 from services.core.reasons import ReasonCode, summary
-from services.core.scaling import Held, LeftAlone, Refused, ShownCondition, Verdict, Woken
+from services.core.scaling import Held, LeftAlone, Refused, ShownCondition, Started, TargetRef, Verdict, Woken
 
 READY = "Ready"
 
@@ -27,6 +28,16 @@ def told_of(verdict: Verdict, *, shown: ShownCondition | None) -> Told | None:
     if told.condition == shown or (shown is None and not told.is_warning):
         return None
     return told
+
+
+def told_of_start(started: Started, *, target: TargetRef) -> str:
+    """Return a sentence about a cold start, with the phase that took longest."""
+    took = took_s(started.ends_s)
+    longest = max(took, key=lambda phase: took[phase], default=None)
+    whole = f"{target} with {started.replicas} replicas: {total_s(started.ends_s):.2f} s since the signal"
+    if longest is not None:
+        whole += f", of which {longest} {took[longest]:.2f} s"
+    return f"{whole}; {started.missing}" if started.missing else whole
 
 
 def _told(verdict: Verdict) -> Told:

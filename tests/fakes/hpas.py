@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from services.autoscaler.ports import ApiFailed, HpaEvent, Scale, SourceFailed, WriteConflict
+from services.autoscaler.ports import ApiFailed, HpaEvent, PodSeen, Scale, SourceFailed, WriteConflict
+from services.core.cold_start import PodStage
 from services.core.fitting import Fit
-from services.core.metric_readings import Sample
+from services.core.metric_readings import MetricKey, Sample
 from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
 from services.core.scaling import Autoscaler, TargetRef
@@ -51,7 +52,11 @@ class FakeHpas:
         await self._asked()
         self.lookups += 1
         replicas = self.replicas[target.name]
-        return Scale(path=f"{namespace}/{target.name}", replicas=replicas, document={"version": replicas})
+        return Scale(
+            path=f"{namespace}/{target.name}",
+            replicas=replicas,
+            document={"version": replicas, "status": {"selector": f"app={target.name}"}},
+        )
 
     async def set_replicas(self, scale: Scale, *, replicas: int) -> Reason | None:
         """Ask for replicas, where they are as they were read."""
@@ -119,6 +124,48 @@ class FakePlacer:
         await asyncio.sleep(0)
         self.questions.append(f"{autoscaler.target} at {scale.path}: {replicas}")
         return self.answer
+
+
+@dataclass(slots=True, kw_only=True)
+class FakePods:
+    """Satisfies `services.autoscaler.ports.TargetPods`: the pods that a test lets be seen."""
+
+    #: What is not allowed; empty where everything is.
+    refusal: str = ""
+    watches: list[str] = field(default_factory=list)
+    _seen: list[PodSeen] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def pods(self, namespace: str, *, selector: str) -> AsyncGenerator[PodSeen, None]:
+        """Yield everything from the beginning."""
+        self.watches.append(f"{namespace} {selector}")
+        if self.refusal:
+            raise ApiFailed(self.refusal)
+        number = 0
+        while True:
+            while len(self._seen) <= number:
+                self._changed.clear()
+                await self._changed.wait()
+            yield self._seen[number]
+            number += 1
+
+    def see(self, *uids: str, stage: PodStage | None) -> None:
+        """Let pods be seen at a stage, or be gone."""
+        self._seen += [PodSeen(uid=uid, stage=stage) for uid in uids]
+        self._changed.set()
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeDeliveries:
+    """Satisfies `services.autoscaler.ports.Deliveries`: one count for all, None where nothing tells it."""
+
+    count: int | None = None
+
+    async def delivered(self, key: MetricKey) -> int | None:
+        """Return the count."""
+        assert key.name
+        await asyncio.sleep(0)
+        return self.count
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.contracts.scaling_codec import decode_scaling, encode_scaling
+from services.core.cold_start import PHASES
 from services.core.metric_readings import Known, MetricKey, Sample, SourceState, reading_of
 from services.core.reasons import Reason, ReasonCode
 from services.core.reduce_autoscaler import reduce_autoscaler
@@ -17,6 +18,7 @@ from services.core.scaling import (
     Rest,
     ScalingDecision,
     ScalingEvent,
+    Started,
     Woken,
     asked_for,
     decide,
@@ -47,7 +49,13 @@ REASONS = st.lists(
 ).map(tuple)
 COUNTS = st.integers(0, 2**31 - 1)
 EVENTS: st.SearchStrategy[ScalingEvent] = st.one_of(
-    st.builds(Woken, replicas=COUNTS, why=st.text(max_size=9)),
+    st.builds(Woken, replicas=COUNTS, why=st.text(max_size=9), warnings=REASONS),
+    st.builds(
+        Started,
+        replicas=COUNTS,
+        ends_s=st.dictionaries(st.sampled_from(PHASES), st.floats(0, 1e6)),
+        missing=st.text(max_size=9),
+    ),
     st.builds(Held, replicas=COUNTS, reasons=REASONS),
     st.builds(Refused, wanted_replicas=COUNTS, reasons=REASONS),
 )

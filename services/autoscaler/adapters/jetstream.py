@@ -88,6 +88,15 @@ class JetStreamQueues:
             return ()
         return (Sample(value=float(held.num_pending + held.num_ack_pending), taken_at=self._clock.now()),)
 
+    async def delivered(self, source: JetStreamSource) -> int | None:
+        """Return how many messages the consumer has delivered so far, some more than once. Raises SourceFailed."""
+        jetstream = self._client.jetstream(timeout=REQUEST_TIMEOUT_S)
+        try:
+            held = await jetstream.consumer_info(source.stream, source.consumer)
+        except _FAULTS as error:
+            raise SourceFailed(self._why(error, source=source)) from error
+        return None if held.delivered is None else held.delivered.consumer_seq
+
     @contextlib.asynccontextmanager
     async def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AsyncIterator[None]:
         """Subscribe to the subjects that the consumer filters, or to all of its stream. Raises SourceFailed."""

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+from opentelemetry.trace import NoOpTracer, Tracer
 from prometheus_client import CollectorRegistry
 
+from services.autoscaler.cold_starts import ColdStarts
 from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.sources import SourceBook
@@ -22,7 +24,7 @@ from services.core.scaling import Autoscaler, ScalingEvent, WhenItDoesNotFit
 from tests.builders import START
 from tests.fakes.bus import FakeBus
 from tests.fakes.clock import FakeClock
-from tests.fakes.hpas import FakeHpas, FakePlacer, FakeQueues
+from tests.fakes.hpas import FakeDeliveries, FakeHpas, FakePlacer, FakePods, FakeQueues
 from tests.fakes.leadership import FakeLeadership
 from tests.hpas import hpa_manifest
 
@@ -40,6 +42,7 @@ class Scene:
         leadership: FakeLeadership | None = None,
         placer: FakePlacer | None = None,
         when: WhenItDoesNotFit = WhenItDoesNotFit.CREATE,
+        tracer: Tracer | None = None,
     ) -> None:
         """Put it together as `services.autoscaler.app` does; with `api` and `bus` it is a successor of another."""
         self.leadership = leadership or FakeLeadership()
@@ -64,6 +67,15 @@ class Scene:
             clock=self.clock,
             leadership=self.leadership,
         )
+        self.pods, self.deliveries = FakePods(), FakeDeliveries()
+        self.starts = ColdStarts(
+            self.pods,
+            deliveries=self.deliveries,
+            teller=teller,
+            metrics=metrics,
+            tracer=tracer or NoOpTracer(),
+            clock=self.clock,
+        )
         self.waker = Waker(
             self.api,
             sources=book,
@@ -72,6 +84,7 @@ class Scene:
             clock=self.clock,
             leadership=self.leadership,
             fitting=FitQuestion(placer, default=when),
+            starts=self.starts,
         )
         self.book = book
 
@@ -108,7 +121,8 @@ class Scene:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run it; leaving is the death of the process."""
-        tasks = [asyncio.create_task(self.waker.run()), asyncio.create_task(self.book.run())]
+        parts = (self.starts.run(), self.waker.run(), self.book.run())
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
             yield
         finally:

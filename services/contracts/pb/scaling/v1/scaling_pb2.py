@@ -26,19 +26,25 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from services.contracts.pb.placement.v1 import reason_pb2 as phalanx_dot_placement_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n phalanx/scaling/v1/scaling.proto\x12\x12phalanx.scaling.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"\xff\x01\n\x0fScalingDecision\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03hpa\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12*\n\x05woken\x18\n \x01(\x0b\x32\x19.phalanx.scaling.v1.WokenH\x00\x12(\n\x04held\x18\x0b \x01(\x0b\x32\x18.phalanx.scaling.v1.HeldH\x00\x12.\n\x07refused\x18\x0c \x01(\x0b\x32\x1b.phalanx.scaling.v1.RefusedH\x00\x42\x07\n\x05\x65vent\"V\n\x05Woken\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12\x0b\n\x03why\x18\x02 \x01(\t\x12.\n\x08warnings\x18\x03 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"G\n\x04Held\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"Q\n\x07Refused\x12\x17\n\x0fwanted_replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reasonb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n phalanx/scaling/v1/scaling.proto\x12\x12phalanx.scaling.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!phalanx/placement/v1/reason.proto\"\xaf\x02\n\x0fScalingDecision\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03hpa\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12*\n\x05woken\x18\n \x01(\x0b\x32\x19.phalanx.scaling.v1.WokenH\x00\x12(\n\x04held\x18\x0b \x01(\x0b\x32\x18.phalanx.scaling.v1.HeldH\x00\x12.\n\x07refused\x18\x0c \x01(\x0b\x32\x1b.phalanx.scaling.v1.RefusedH\x00\x12.\n\x07started\x18\r \x01(\x0b\x32\x1b.phalanx.scaling.v1.StartedH\x00\x42\x07\n\x05\x65vent\"V\n\x05Woken\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12\x0b\n\x03why\x18\x02 \x01(\t\x12.\n\x08warnings\x18\x03 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"G\n\x04Held\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"Q\n\x07Refused\x12\x17\n\x0fwanted_replicas\x18\x01 \x01(\x05\x12-\n\x07reasons\x18\x02 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"Z\n\x07Started\x12\x10\n\x08replicas\x18\x01 \x01(\x05\x12,\n\x06phases\x18\x02 \x03(\x0b\x32\x1c.phalanx.scaling.v1.PhaseEnd\x12\x0f\n\x07missing\x18\x03 \x01(\t\"B\n\x08PhaseEnd\x12(\n\x05phase\x18\x01 \x01(\x0e\x32\x19.phalanx.scaling.v1.Phase\x12\x0c\n\x04\x61t_s\x18\x02 \x01(\x01*\xbe\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n\rPHASE_DECIDED\x10\x01\x12\x16\n\x12PHASE_REPLICAS_SET\x10\x02\x12\x16\n\x12PHASE_PODS_CREATED\x10\x03\x12\x10\n\x0cPHASE_PLACED\x10\x04\x12\x0f\n\x0bPHASE_BOUND\x10\x05\x12\x11\n\rPHASE_RUNNING\x10\x06\x12\x0f\n\x0bPHASE_READY\x10\x07\x12\x14\n\x10PHASE_FIRST_ITEM\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'services.contracts.pb.scaling.v1.scaling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PHASE']._serialized_start=835
+  _globals['_PHASE']._serialized_end=1025
   _globals['_SCALINGDECISION']._serialized_start=125
-  _globals['_SCALINGDECISION']._serialized_end=380
-  _globals['_WOKEN']._serialized_start=382
-  _globals['_WOKEN']._serialized_end=468
-  _globals['_HELD']._serialized_start=470
-  _globals['_HELD']._serialized_end=541
-  _globals['_REFUSED']._serialized_start=543
-  _globals['_REFUSED']._serialized_end=624
+  _globals['_SCALINGDECISION']._serialized_end=428
+  _globals['_WOKEN']._serialized_start=430
+  _globals['_WOKEN']._serialized_end=516
+  _globals['_HELD']._serialized_start=518
+  _globals['_HELD']._serialized_end=589
+  _globals['_REFUSED']._serialized_start=591
+  _globals['_REFUSED']._serialized_end=672
+  _globals['_STARTED']._serialized_start=674
+  _globals['_STARTED']._serialized_end=764
+  _globals['_PHASEEND']._serialized_start=766
+  _globals['_PHASEEND']._serialized_end=832
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,24 @@
+"""How many messages the consumers behind configured metrics were given: what tells that an item was taken."""
+
+from collections.abc import Iterable
+
+from services.autoscaler.adapters.jetstream import JetStreamQueues
+from services.core.metric_readings import MetricKey
+from services.core.policy import MetricSource
+from services.core.reduce_autoscaler import sorted_pairs
+
+
+class JetStreamDeliveries:
+    """Satisfies `services.autoscaler.ports.Deliveries`. Other kinds of queues do not tell who took what."""
+
+    def __init__(self, queues: JetStreamQueues, *, sources: Iterable[MetricSource]) -> None:
+        """Use the connection of `queues`, which must be open when it is asked."""
+        self._queues = queues
+        self._sources = {
+            MetricKey(name=one.metric, selector=sorted_pairs(one.selector)): one.jetstream for one in sources
+        }
+
+    async def delivered(self, key: MetricKey) -> int | None:
+        """Return the count of a metric's consumer. Raises SourceFailed."""
+        source = self._sources.get(key)
+        return None if source is None else await self._queues.delivered(source)
