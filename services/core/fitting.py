@@ -42,7 +42,7 @@ def after_fit(woken: Woken, *, target: TargetRef, fit: Fit, when: WhenItDoesNotF
         case Fits():
             return woken
         case FitUnknown(why=why):
-            message = f"whether {woken.replicas} replicas of {target} have a place is unknown: the placer {why}"
+            message = f"whether {_replicas(woken.replicas)} of {target} would fit is unknown: the placer {why}"
             reason = Reason(code=ReasonCode.FIT_UNKNOWN, message=message, subject=str(target))
             return replace(woken, warnings=(reason,))
         case DoesNotFit():
@@ -54,10 +54,14 @@ def after_fit(woken: Woken, *, target: TargetRef, fit: Fit, when: WhenItDoesNotF
 
 def _does_not_fit(fit: DoesNotFit, *, target: TargetRef, replicas: int) -> Reason:
     why = summary(tuple(_first_of_each_code(fit.reasons))[:SHOWN_REASONS])
-    message = f"{replicas} replicas of {target} do not fit now, {fit.placeable} pods would have a place"
+    message = f"{_replicas(replicas)} of {target} would not fit now, {fit.placeable} pods would have a place"
     if why:
         message += f": {why}"
     return Reason(code=ReasonCode.REPLICAS_DO_NOT_FIT, message=message, subject=str(target))
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
 
 
 def _first_of_each_code(reasons: Iterable[Reason]) -> Iterable[Reason]:

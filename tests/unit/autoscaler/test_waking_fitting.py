@@ -62,7 +62,7 @@ async def test_a_placer_that_does_not_answer_holds_nobody() -> None:
         await scene.length(25)
     assert scene.api.replicas == {"infer": 3}
     assert scene.api.events[1] == (
-        "infer Warning FitUnknown: whether 3 replicas of Deployment/infer have a place is unknown: the placer is away"
+        "infer Warning FitUnknown: whether 3 replicas of Deployment/infer would fit is unknown: the placer is away"
     )
 
 

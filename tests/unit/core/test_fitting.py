@@ -31,7 +31,7 @@ def test_a_wake_that_does_not_fit_is_held_where_that_is_wanted() -> None:
     (reason,) = held.reasons
     assert reason.code is ReasonCode.REPLICAS_DO_NOT_FIT
     assert reason.message == (
-        "8 replicas of Deployment/infer do not fit now, 3 pods would have a place: 2 nodes have too little cpu"
+        "8 replicas of Deployment/infer would not fit now, 3 pods would have a place: 2 nodes have too little cpu"
     )
 
 
