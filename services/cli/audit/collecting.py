@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import orjson
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from services.cli.audit.asking_more import probe, read_nodes
 from services.cli.audit.evidence import Evidence, Manifest, Reading, State
+from services.cli.audit.optional_sources import OPTIONAL, NodeSource, Probe
 from services.cli.audit.sources import SOURCES, Form, Source, kept_metrics, trimmed
 from services.runtime.kube import Gone, KubeClient, KubeError, KubeUnavailable
 
@@ -20,8 +22,10 @@ Tell = Callable[[str, int], None]
 """Hears the source that is being read and the number of its objects so far."""
 
 
-async def collect(client: KubeClient, *, sources: Iterable[Source] = SOURCES, tell: Tell) -> Evidence:
-    """Read every source, a few side by side."""
+async def collect(
+    client: KubeClient, *, sources: Iterable[Source] = SOURCES, more: Iterable[Source] = (), tell: Tell
+) -> Evidence:
+    """Read every source, a few side by side, and then what is asked for beyond: dry runs, and nodes themselves."""
     places = asyncio.Semaphore(CONCURRENT)
 
     async def read(source: Source) -> tuple[str, Reading]:
@@ -30,7 +34,15 @@ async def collect(client: KubeClient, *, sources: Iterable[Source] = SOURCES, te
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(read(source)) for source in sources]
-    return Evidence(origin=client.host, read_at=datetime.now(UTC), readings=dict(task.result() for task in tasks))
+    readings = {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
+    readings |= dict(task.result() for task in tasks)
+    evidence = Evidence(origin=client.host, read_at=datetime.now(UTC), readings=readings)
+    for source in more:
+        if isinstance(source, Probe):
+            readings[source.key] = await probe(client, source, tell=tell)
+        elif isinstance(source, NodeSource):
+            readings[source.key] = await read_nodes(client, source, evidence=evidence, tell=tell)
+    return Evidence(origin=evidence.origin, read_at=evidence.read_at, readings=readings)
 
 
 async def _reading(client: KubeClient, source: Source, *, tell: Tell) -> Reading:
@@ -82,7 +94,7 @@ def _refused(error: KubeError, source: Source) -> Reading:
     if error.status == NOT_FOUND:
         return Reading(state=State.ABSENT)
     if error.status == FORBIDDEN:
-        fix = f"grant this rule in a ClusterRole: {source.rule}"
+        fix = f"grant this rule{'' if source.namespace else ' in a ClusterRole'}: {source.rule}"
     elif error.status == UNAUTHORIZED:
         fix = "the credentials were refused: log in again, or give another --kubeconfig or --context"
     else:

@@ -18,10 +18,11 @@ from services.cli.audit.dumps import UnusableDump, load, save
 from services.cli.audit.evidence import Evidence
 from services.cli.audit.findings import SEVERITIES, Report
 from services.cli.audit.judging import audit as judge
+from services.cli.audit.optional_sources import NODE_PROXIES, PROBES
 from services.cli.audit.proxy_migration import migration_of
 from services.cli.audit.registry import TARGETS
 from services.cli.audit.rendering import show_table
-from services.cli.audit.sources import SOURCES
+from services.cli.audit.sources import SOURCES, Source
 from services.runtime.kube import KubeClient, KubeConfigError
 
 EXIT_FINDINGS, EXIT_USAGE, EXIT_INCOMPLETE = 1, 2, 3
@@ -48,6 +49,16 @@ EXIT_FINDINGS, EXIT_USAGE, EXIT_INCOMPLETE = 1, 2, 3
     show_default=True,
     help="Exit code 1 where something of this severity or above is found.",
 )
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Also try to create a pod, a group and an autoscaler as dry runs in namespace default; nothing is stored.",
+)
+@click.option(
+    "--node-proxy",
+    is_flag=True,
+    help="Also ask each kube-proxy and kubelet through the API server; takes the right to get nodes/proxy.",
+)
 def audit(
     kubeconfig: Path | None,
     context: str,
@@ -56,16 +67,20 @@ def audit(
     target: str,
     output: str,
     fail_on: str,
+    *,
+    probe: bool,
+    node_proxy: bool,
 ) -> None:
     """Say what Kubernetes 1.37 and later will break in a cluster, or what is half configured. Nothing is written.
 
     Exit code 0 where nothing is found at --fail-on, 1 where something is, 2 for wrong usage, 3 where something could
     not be looked at.
     """
-    if dump is not None and (kubeconfig is not None or context or folder is not None):
-        raise click.UsageError("--from-dump takes no --kubeconfig, --context or --save")
+    if dump is not None and (kubeconfig is not None or context or folder is not None or probe or node_proxy):
+        raise click.UsageError("--from-dump takes no --kubeconfig, --context, --save, --probe or --node-proxy")
+    more = (*(PROBES if probe else ()), *(NODE_PROXIES if node_proxy else ()))
     try:
-        evidence = load(dump) if dump is not None else asyncio.run(_collected(kubeconfig, context=context))
+        evidence = load(dump) if dump is not None else asyncio.run(_collected(kubeconfig, context=context, more=more))
         if folder is not None:
             save(evidence, folder)
     except (UnusableDump, KubeConfigError) as error:
@@ -88,11 +103,12 @@ def exit_code(report: Report, *, fail_on: str) -> int:
     return EXIT_INCOMPLETE if report.gaps else 0
 
 
-async def _collected(kubeconfig: Path | None, *, context: str) -> Evidence:
+async def _collected(kubeconfig: Path | None, *, context: str, more: tuple[Source, ...]) -> Evidence:
+    total = len(SOURCES) + len(more)
     client = await KubeClient.open(kubeconfig, context=context, connections=8, user_agent="phalanx-audit")
     async with client:
         with _progress() as progress:
-            task = progress.add_task("reading", total=len(SOURCES), what="", count="")
+            task = progress.add_task("reading", total=total, what="", count="")
             seen: set[str] = set()
 
             def tell(source: str, count: int) -> None:
@@ -101,8 +117,8 @@ async def _collected(kubeconfig: Path | None, *, context: str) -> Evidence:
                 progress.update(task, completed=len(seen) - 1, what=source, count=shown)
 
             with _no_collections():
-                evidence = await collect(client, tell=tell)
-            progress.update(task, completed=len(SOURCES), what="all", count="")
+                evidence = await collect(client, more=more, tell=tell)
+            progress.update(task, completed=total, what="all", count="")
     return evidence
 
 

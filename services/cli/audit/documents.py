@@ -88,7 +88,9 @@ def as_markdown(report: Report, checks: Checks, *, migration: Migration | None =
         lines.append("")
     if report.gaps:
         lines += ["## Could not look", ""]
-        lines += [f"- {gap.source}: {gap.problem}. {gap.fix}. Not run: {', '.join(gap.checks)}." for gap in report.gaps]
+        lines += [
+            f"- {gap.source}: {gap.problem}. {gap.fix}. Not run: {', '.join(gap.checks) or '-'}." for gap in report.gaps
+        ]
         lines.append("")
     if migration is not None:
         lines += _migration_lines(migration)

@@ -4,8 +4,8 @@ A folder that `phalanx audit --save` wrote is complete. In files of other origin
 so: there are objects of its kind, or a list of its kind, even an empty one. Everything else is unknown, not absent.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import orjson
 import yaml
 
 from services.cli.audit.evidence import Evidence, Manifest, Reading, State
+from services.cli.audit.optional_sources import OPTIONAL
 from services.cli.audit.sources import BY_KEY, SOURCES, Form, Source, kept_metrics, trimmed
 
 INDEX = "audit.json"
@@ -24,6 +25,15 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 class UnusableDump(ValueError):
     """A dump that cannot be read; the message names file and place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """What the files of a dump hold, by source. `mixed` says of which source not all objects are of one version."""
+
+    found: dict[str, list[Manifest]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    mixed: dict[str, str] = field(default_factory=dict)
 
 
 def save(evidence: Evidence, folder: Path) -> None:
@@ -64,23 +74,42 @@ def load(path: Path) -> Evidence:
         raise UnusableDump(
             f"{path} holds more than {MAX_BYTES // 1024**3} GiB: give only what `phalanx audit --save` writes"
         )
-    found: dict[str, list[Manifest]] = {}
-    versions: dict[str, str] = {}
-    for file in files:
-        for manifest in _manifests(file):
-            _sort(manifest, found=found, versions=versions, file=file)
-    readings = {key: _loaded(BY_KEY[key], items, versions.get(key, "")) for key, items in found.items()}
+    content, damages = _contents(files)
+    readings = {key: _loaded(BY_KEY[key], items, content.versions.get(key, "")) for key, items in content.found.items()}
     for key in BY_KEY.keys() - readings.keys():
         readings[key] = Reading(
             state=State.FAILED,
             problem=f"the dump {path} says nothing of it",
             fix="make the dump with `phalanx audit --save FOLDER`, or add this to it",
         )
+    for key, problem in content.mixed.items():
+        readings[key] = Reading(state=State.FAILED, problem=problem, fix="dump each kind in one version")
+    readings |= {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
     page = path / "metrics.txt"
     if path.is_dir() and page.is_file():
         readings["metrics"] = Reading(state=State.READ, text=kept_metrics(page.read_text()))
     newest = max(one.stat().st_mtime for one in files)
-    return Evidence(origin=str(path), read_at=datetime.fromtimestamp(newest, tz=UTC), readings=readings)
+    return Evidence(
+        origin=str(path),
+        read_at=datetime.fromtimestamp(newest, tz=UTC),
+        readings=readings,
+        damages=tuple(damages),
+    )
+
+
+def _contents(files: Sequence[Path]) -> tuple[_Content, list[str]]:
+    """Return what files hold, and which of them could not be read. Raises UnusableDump where none could."""
+    content = _Content()
+    damages = []
+    for file in files:
+        try:
+            for manifest in _manifests(file):
+                _sort(manifest, into=content, file=file)
+        except UnusableDump as error:
+            damages.append(str(error))
+    if len(damages) == len(files):
+        raise UnusableDump("; ".join(damages))
+    return content, damages
 
 
 def _saved(folder: Path) -> Evidence:
@@ -88,26 +117,35 @@ def _saved(folder: Path) -> Evidence:
         index = orjson.loads((folder / INDEX).read_bytes())
         if index.get("format") != FORMAT:
             raise UnusableDump(f"{folder / INDEX}: format: expected {FORMAT}, got {index.get('format')!r}")
-        readings = {}
+        readings = {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
         for key, entry in index["sources"].items():
-            reading = Reading(
-                state=State(entry["state"]),
-                version=entry["version"],
-                problem=entry["problem"],
-                reason=entry["reason"],
-                fix=entry["fix"],
-            )
-            items, text = folder / f"{key}.json", folder / f"{key}.txt"
-            if items.is_file():
-                reading = replace(reading, items=tuple(orjson.loads(items.read_bytes())["items"]))
-            if text.is_file():
-                reading = replace(reading, text=text.read_text())
-            readings[key] = reading
+            readings[key] = _kept(folder, key, entry)
         return Evidence(origin=index["origin"], read_at=datetime.fromisoformat(index["readAt"]), readings=readings)
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, UnusableDump):
             raise
         raise UnusableDump(f"{folder}: the dump is damaged ({type(error).__name__}: {error}); make it again") from error
+
+
+def _kept(folder: Path, key: str, entry: Mapping[str, Any]) -> Reading:
+    """Return one source of a saved dump. One whose file is damaged is unknown, and the others are not."""
+    reading = Reading(
+        state=State(entry["state"]),
+        version=entry["version"],
+        problem=entry["problem"],
+        reason=entry["reason"],
+        fix=entry["fix"],
+    )
+    items, text = folder / f"{key}.json", folder / f"{key}.txt"
+    try:
+        if items.is_file():
+            reading = replace(reading, items=tuple(orjson.loads(items.read_bytes())["items"]))
+        if text.is_file():
+            reading = replace(reading, text=text.read_text())
+    except (orjson.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+        problem = f"{items.name if items.is_file() else text.name} of the dump {folder} is damaged: {error}"
+        return Reading(state=State.FAILED, problem=problem, fix="make the dump again")
+    return reading
 
 
 def _manifests(file: Path) -> Iterator[Manifest]:
@@ -131,24 +169,24 @@ def _manifests(file: Path) -> Iterator[Manifest]:
         yield document
 
 
-def _sort(manifest: Manifest, *, found: dict[str, list[Manifest]], versions: dict[str, str], file: Path) -> None:
+def _sort(manifest: Manifest, *, into: _Content, file: Path) -> None:
     """Put an object, or the items of a list, where they belong; other kinds are passed over."""
     kind = str(manifest.get("kind", ""))
     api_version = str(manifest.get("apiVersion", ""))
     if "gitVersion" in manifest:
-        found["version"] = [manifest]
+        into.found["version"] = [manifest]
     elif kind == "APIGroupList":
-        found["groups"] = [manifest]
+        into.found["groups"] = [manifest]
     elif kind.endswith("List"):
         kind = kind.removesuffix("List")
         for source in _sources_of(kind, api_version=api_version):
-            found.setdefault(source.key, [])
-            versions.setdefault(source.key, api_version.rpartition("/")[2])
+            into.found.setdefault(source.key, [])
+            into.versions.setdefault(source.key, api_version.rpartition("/")[2])
         for item in _items_of(manifest, file=file):
             named = item if "kind" in item else {"kind": kind, "apiVersion": api_version, **item}
-            _sort(named, found=found, versions=versions, file=file)
+            _sort(named, into=into, file=file)
     else:
-        _add(manifest, kind=kind, found=found, versions=versions, file=file)
+        _add(manifest, kind=kind, into=into, file=file)
 
 
 def _items_of(manifest: Manifest, *, file: Path) -> list[Manifest]:
@@ -158,22 +196,18 @@ def _items_of(manifest: Manifest, *, file: Path) -> list[Manifest]:
     return items
 
 
-def _add(
-    manifest: Manifest, *, kind: str, found: dict[str, list[Manifest]], versions: dict[str, str], file: Path
-) -> None:
+def _add(manifest: Manifest, *, kind: str, into: _Content, file: Path) -> None:
     """Put one object where it belongs."""
     version = str(manifest.get("apiVersion", "")).rpartition("/")[2]
     for source in _sources_of(kind, api_version=str(manifest.get("apiVersion", ""))):
         if not isinstance(manifest.get("metadata"), Mapping) or not manifest["metadata"].get("name"):
             raise UnusableDump(f"{file}: {kind}: metadata.name: expected a name")
-        known = versions.setdefault(source.key, version)
+        known = into.versions.setdefault(source.key, version)
         if known != version:
-            raise UnusableDump(
-                f"{file}: {kind} {manifest['metadata']['name']}: apiVersion {version}, but others are {known}: "
-                "dump each kind in one version"
-            )
+            name = manifest["metadata"]["name"]
+            into.mixed[source.key] = f"{file}: {kind} {name}: apiVersion {version}, but others are {known}"
         if _is_within(manifest, source):
-            found.setdefault(source.key, []).append(manifest)
+            into.found.setdefault(source.key, []).append(manifest)
 
 
 def _sources_of(kind: str, *, api_version: str) -> Iterator[Source]:

@@ -20,6 +20,8 @@ class State(StrEnum):
     """The server does not serve it, or the dump is of a server that did not."""
     FAILED = "failed"
     """Nothing is known: no right, no answer, an error, or missing in the dump."""
+    UNASKED = "unasked"
+    """It is read only where that is asked for, and was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class Reading:
     version: str = ""
     """API version that the items were read in."""
     problem: str = ""
+    """Why nothing was read; with READ, what is missing beside that which was."""
     reason: str = ""
     """The server's machine-readable word, where it answered."""
     fix: str = ""
@@ -47,6 +50,8 @@ class Evidence:
     origin: str
     read_at: datetime
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    damages: tuple[str, ...] = ()
+    """What of a dump could not be read at all; nobody knows what was in it."""
 
     def reading(self, source: str) -> Reading:
         """Return a source as it was read."""

@@ -3,11 +3,11 @@
 A check is a function from evidence to findings. Its id is stable, and its page is `docs/audit/<id>.md`.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from services.cli.audit.evidence import Evidence
-from services.cli.audit.findings import Finding, Severity
+from services.cli.audit.findings import Finding, Gap, Severity
 
 TARGETS = ("1.37", "1.40", "1.43")
 """Releases that an audit can be made for: each removes or flips something."""
@@ -25,18 +25,28 @@ class Case:
         return minor_of(self.target) >= minor_of(release)
 
 
-Judge = Callable[[Case], Iterable[Finding]]
+Judge = Callable[[Case], Iterable[Finding | Gap]]
+"""A check that learns in the middle that it cannot look says so by a Gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check. Without the sources in `needs` it does not run and a gap is reported."""
+    """One check. Without the sources in `needs` it does not run and a gap is reported.
+
+    `instead` has, for a source that may be out of reach, whether something else that was read tells the same.
+    """
 
     id: str
     theme: str
     title: str
     needs: tuple[str, ...]
     judge: Judge
+    instead: Mapping[str, Callable[[Evidence], bool]] = field(default_factory=dict)
+
+    def concludes_without(self, source: str, evidence: Evidence) -> bool:
+        """Tell whether the check can be made by effects, without a source."""
+        tells = self.instead.get(source)
+        return tells is not None and tells(evidence)
 
 
 def minor_of(version: str) -> tuple[int, int]:

@@ -78,7 +78,8 @@ def show_table(report: Report, checks: Checks, *, console: Console, migration: M
         console.print(_shown(one), highlight=False)
     for gap in report.gaps:
         console.print(Text.assemble(("○ could not look", "magenta"), f"  {gap.source}"), highlight=False)
-        hidden = _indented(f"keeps from running: {', '.join(gap.checks)}", style="dim")
+        names = ", ".join(gap.checks)
+        hidden = _indented(f"keeps from running: {names}", style="dim") if names else []
         console.print(Group(*_indented(gap.problem, f"→ {gap.fix}"), *hidden, ""), highlight=False)
     if migration is not None:
         _show_migration(migration, console=console)

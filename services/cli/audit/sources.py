@@ -62,7 +62,8 @@ class Source:
         """The RBAC rule that reading this takes, as YAML on one line."""
         if self.path:
             return f'{{nonResourceURLs: ["{self.path}"], verbs: ["get"]}}'
-        return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: ["list"]}}'
+        rule = f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: ["list"]}}'
+        return f"{rule} in a Role of namespace {self.namespace}" if self.namespace else rule
 
 
 def _list(key: str, kind: str, *, about: str, group: str = "", **fields: Any) -> Source:

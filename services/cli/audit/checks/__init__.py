@@ -5,6 +5,8 @@ from services.cli.audit.checks import (
     devices,
     gang_api,
     gangs,
+    nodes_themselves,
+    probes,
     proxy,
     proxy_readiness,
     scale_to_zero,
@@ -21,4 +23,6 @@ CHECKS: tuple[Check, ...] = (
     *scale_to_zero.CHECKS,
     *certificates.CHECKS,
     *surroundings.CHECKS,
+    *probes.CHECKS,
+    *nodes_themselves.CHECKS,
 )

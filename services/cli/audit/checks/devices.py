@@ -17,6 +17,7 @@ from services.core.blast import (
     pool_of,
     published,
     taint_of,
+    users_of,
 )
 
 _THEME = "devices"
@@ -248,6 +249,31 @@ def _shared_nodes(case: Case) -> Iterator[Finding]:
             "the API server does not stop them from allocating one device twice",
             fix="give each scheduler its own nodes or drivers: see docs/ownership.md",
         )
+    yield from _shared_drivers(case.evidence, find)
+
+
+def _shared_drivers(evidence: Evidence, find: Finder) -> Iterator[Finding]:
+    """Drivers whose devices are held for pods of several schedulers, on whatever nodes."""
+    schedulers = {
+        str(pod["metadata"].get("uid")): str(pod["spec"].get("schedulerName")) for pod in evidence.items("pods")
+    }
+    users: dict[str, dict[str, str]] = {}
+    for claim in evidence.items("resourceclaims"):
+        names = {schedulers[uid] for uid in users_of(claim) if uid in schedulers}
+        for result in allocated(claim):
+            known = users.setdefault(str(result.get("driver")), {})
+            for name in names:
+                known.setdefault(name, subject_of(claim, kind="resourceclaim"))
+    for driver, claims in sorted(users.items()):
+        if len(claims) > 1:
+            yield find(
+                Severity.INFO,
+                subject=f"driver/{driver}",
+                field="status.allocation.devices.results",
+                found="its devices are held for pods of several schedulers: "
+                + ", ".join(f"{name} ({claim})" for name, claim in sorted(claims.items())),
+                fix="make sure that no two of them see the same devices: by node, or by device class and selector",
+            )
 
 
 def _binding_right(case: Case) -> Iterator[Finding]:
@@ -305,6 +331,6 @@ CHECKS = tuple(
         ("dra-leaked-claim", "Claims that hold devices for nobody", ("resourceclaims", "pods"), _leaked_claims),
         ("dra-binding-right", "Rights to allocate claims are incomplete", ("clusterroles", "version"), _binding_right),
         ("dra-mixed-hardware", "Devices of one driver differ", ("resourceslices",), _ageing_hardware),
-        ("dra-shared-nodes", "Schedulers share nodes with devices", ("pods",), _shared_nodes),
+        ("dra-shared-nodes", "Schedulers share nodes with devices", ("pods", "resourceclaims"), _shared_nodes),
     )
 )

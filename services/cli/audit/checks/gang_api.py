@@ -6,10 +6,11 @@
 from collections.abc import Iterator
 
 from services.cli.audit.evidence import State, subject_of
-from services.cli.audit.findings import Finding, Severity
-from services.cli.audit.registry import Case, Check, Finder
+from services.cli.audit.findings import Finding, Gap, Severity
+from services.cli.audit.gates import GENERIC_WORKLOAD as GATE
+from services.cli.audit.gates import component_gate_of, gate_of, is_visible, tells_gate, unseen
+from services.cli.audit.registry import Case, Check, Finder, minor_of
 
-GATE = "GenericWorkload"
 GROUP = "scheduling.k8s.io"
 READ_BY_SCHEDULER = "v1beta1"
 REMOVED_GATES = ("GangScheduling", "WorkloadAwarePreemption")
@@ -18,33 +19,37 @@ OLD_SOURCES = ("workloads-v1alpha1", "workloads-v1alpha2", "podgroups-v1alpha2")
 _THEME = "gang scheduling"
 
 
-def _gate_partly_on(case: Case) -> Iterator[Finding]:
+def _gate_partly_on(case: Case) -> Iterator[Finding | Gap]:
     """The gate is on in one component and off in another."""
     find = Finder("gang-gate-partly-on")
     evidence = case.evidence
-    states = {name: evidence.component_gate(name, GATE) for name in COMPONENTS[1:]}
-    states["kube-apiserver"] = evidence.gate(GATE)
-    on = sorted(name for name, state in states.items() if state)
+    states = {name: component_gate_of(evidence, name, GATE) for name in COMPONENTS[1:]}
+    states["kube-apiserver"] = gate_of(evidence, GATE)
+    on = sorted(name for name, state in states.items() if state is not None and state.is_on)
     if not on:
         return
     for name, state in sorted(states.items()):
-        visible = name == "kube-apiserver" or any(True for _ in evidence.component_flags(name))
-        if state or not visible:
+        if state is None or state.is_on:
             continue
         yield find(
             Severity.ERROR,
             subject=f"component/{name}",
             field=f"--feature-gates={GATE}",
-            found=f"off, while it is on in {', '.join(on)}",
+            found=f"off, while it is on in {', '.join(on)}" + (f" ({state.how})" if state.how else ""),
             fix=f"set --feature-gates={GATE}=true on {name} too, or nowhere",
+            is_inferred=any(one.is_inferred for one in states.values() if one is not None),
         )
+    unknown = sorted(name for name, state in states.items() if state is None)
+    if unknown:
+        yield unseen("gang-gate-partly-on", *unknown)
 
 
 def _gate_without_api(case: Case) -> Iterator[Finding]:
     """The gate is on, and the API that it needs is not served."""
     find = Finder("gang-gate-without-api")
     versions = case.evidence.served.get(GROUP, frozenset())
-    if not case.evidence.gate(GATE) or READ_BY_SCHEDULER in versions:
+    gate = gate_of(case.evidence, GATE)
+    if gate is None or not gate.is_on or READ_BY_SCHEDULER in versions:
         return
     yield find(
         Severity.ERROR,
@@ -53,13 +58,15 @@ def _gate_without_api(case: Case) -> Iterator[Finding]:
         found=f"{GATE} is on, but {GROUP}/{READ_BY_SCHEDULER} is not served (served: {_listed(versions)}): "
         "a kube-scheduler with the gate on never becomes ready, and binds no pod at all",
         fix=f"add {GROUP}/{READ_BY_SCHEDULER}=true to --runtime-config of kube-apiserver",
+        is_inferred=gate.is_inferred,
     )
 
 
 def _gate_off(case: Case) -> Iterator[Finding]:
     """Gang scheduling is off: worth knowing, because manifests that use it are accepted all the same."""
     find = Finder("gang-gate-off")
-    if case.evidence.gate(GATE) is not False or case.evidence.served.get(GROUP, frozenset()) - {"v1"}:
+    gate = gate_of(case.evidence, GATE)
+    if gate is None or gate.is_on or case.evidence.served.get(GROUP, frozenset()) - {"v1"}:
         return
     yield find(
         Severity.INFO,
@@ -68,6 +75,7 @@ def _gate_off(case: Case) -> Iterator[Finding]:
         found="off, the default of 1.37: pods keep no spec.schedulingGroup, and no warning says so",
         fix=f"nothing, where nobody uses native gangs; else set {GATE}=true on all three components and "
         f"--runtime-config={GROUP}/{READ_BY_SCHEDULER}=true",
+        is_inferred=gate.is_inferred,
     )
 
 
@@ -88,7 +96,7 @@ def _alpha_only(case: Case) -> Iterator[Finding]:
     )
 
 
-def _removed_gates(case: Case) -> Iterator[Finding]:
+def _removed_gates(case: Case) -> Iterator[Finding | Gap]:
     """Gates that 1.37 no longer knows stand on a command line: the component refuses to start."""
     find = Finder("gang-removed-gates")
     evidence = case.evidence
@@ -107,6 +115,10 @@ def _removed_gates(case: Case) -> Iterator[Finding]:
                 found=f"{gate} was merged into {GATE} and does not exist in 1.37: the component will not start",
                 fix=f"remove {gate} from the flags of {name} before the upgrade; use {GATE}",
             )
+    hidden = [name for name in COMPONENTS[1:] if not is_visible(evidence, name)]
+    # A component of 1.37 that runs has none of them: it would not have started.
+    if hidden and (0, 0) < minor_of(evidence.server_version) < (1, 37):
+        yield unseen("gang-removed-gates", *hidden)
 
 
 def _old_objects(case: Case) -> Iterator[Finding]:
@@ -163,6 +175,7 @@ CHECKS = (
         title="GenericWorkload is on in some components only",
         needs=("metrics", "pods"),
         judge=_gate_partly_on,
+        instead=tells_gate(GATE),
     ),
     Check(
         id="gang-gate-without-api",
@@ -170,9 +183,15 @@ CHECKS = (
         title="GenericWorkload is on without its API",
         needs=("metrics", "groups"),
         judge=_gate_without_api,
+        instead=tells_gate(GATE),
     ),
     Check(
-        id="gang-gate-off", theme=_THEME, title="Gang scheduling is off", needs=("metrics", "groups"), judge=_gate_off
+        id="gang-gate-off",
+        theme=_THEME,
+        title="Gang scheduling is off",
+        needs=("metrics", "groups"),
+        judge=_gate_off,
+        instead=tells_gate(GATE),
     ),
     Check(
         id="gang-alpha-only",

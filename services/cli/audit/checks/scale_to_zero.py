@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from services.cli.audit.evidence import Evidence, Manifest, subject_of
-from services.cli.audit.findings import Finding, Severity
+from services.cli.audit.findings import Finding, Gap, Severity
+from services.cli.audit.gates import CONTROLLER_MANAGER, component_gate_of, gate_of, is_visible, tells_gate, unseen
+from services.cli.audit.gates import SCALE_TO_ZERO as _GATE
 from services.cli.audit.registry import Case, Check, Finder
 
 _THEME = "scale to zero"
-_GATE = "HPAScaleToZero"
 _HPAS = "horizontalpodautoscalers"
 _FROM_OUTSIDE = frozenset({"External", "Object"})
 EXTERNAL_API, CUSTOM_API = "v1beta1.external.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io"
@@ -87,19 +88,25 @@ def _asleep_for_ever(case: Case) -> Iterator[Finding]:
             )
 
 
-def _gate_skew(case: Case) -> Iterator[Finding]:
+def _gate_skew(case: Case) -> Iterator[Finding | Gap]:
     """The gate differs between API server and controller manager."""
     find = Finder("zero-gate-skew")
-    ours = case.evidence.gate(_GATE)
-    theirs = case.evidence.component_gate("kube-controller-manager", _GATE)
-    if ours and theirs is False:
+    ours = gate_of(case.evidence, _GATE)
+    theirs = component_gate_of(case.evidence, CONTROLLER_MANAGER, _GATE)
+    if ours is None or not ours.is_on:
+        return
+    if theirs is not None and not theirs.is_on:
         yield find(
             Severity.ERROR,
             subject="component/kube-controller-manager",
             field=f"--feature-gates={_GATE}",
             found="off, while the API server accepts minReplicas 0: targets that sleep stay asleep",
             fix=f"set {_GATE}=true on kube-controller-manager",
+            is_inferred=ours.is_inferred,
         )
+    is_used = any(True for _ in to_zero(case.evidence))
+    if theirs is None and is_used and not is_visible(case.evidence, CONTROLLER_MANAGER):
+        yield unseen("zero-gate-skew", CONTROLLER_MANAGER)
 
 
 def _downgrade(case: Case) -> Iterator[Finding]:
@@ -118,7 +125,14 @@ def _downgrade(case: Case) -> Iterator[Finding]:
 
 
 CHECKS = tuple(
-    Check(id=name, theme=_THEME, title=title, needs=(_HPAS, *more), judge=judge)
+    Check(
+        id=name,
+        theme=_THEME,
+        title=title,
+        needs=(_HPAS, *more),
+        judge=judge,
+        instead=tells_gate(_GATE) if "metrics" in more else {},
+    )
     for name, title, more, judge in (
         ("zero-no-adapter", "The metrics that wake a target are not served", ("apiservices",), _adapter),
         ("zero-cpu-in-the-mix", "CPU or memory keeps a target awake", (), _cpu_in_the_mix),

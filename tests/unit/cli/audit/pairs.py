@@ -1,6 +1,7 @@
 """One pair of worlds for each check, by its id."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from services.cli.audit.evidence import Reading, State
 from tests.unit.cli.audit.worlds import (
@@ -21,6 +22,7 @@ from tests.unit.cli.audit.worlds import (
     proxy_config,
     role,
     rule,
+    says,
     served,
     service,
     slice_,
@@ -50,7 +52,7 @@ _MODEL = "gpu.example.com/productName"
 
 GANG_API: Mapping[str, Pair] = {
     "gang-gate-partly-on": Pair(
-        broken=lambda: world(pods=[component("kube-scheduler", _OFF)]),
+        broken=lambda: world(pods=[component("kube-scheduler", _OFF), component("kube-controller-manager", _ON)]),
         healthy=lambda: world(pods=[component("kube-scheduler", _ON), component("kube-controller-manager", _ON)]),
         subject="component/kube-scheduler",
         field="--feature-gates=GenericWorkload",
@@ -410,4 +412,37 @@ SURROUNDINGS: Mapping[str, Pair] = {
     ),
 }
 
-PAIRS: Mapping[str, Pair] = {**GANG_API, **GANGS, **PROXY, **DEVICES, **ZERO, **CERTIFICATES, **SURROUNDINGS}
+_PROBES: Mapping[str, Any] = {"probe__podgroup": [{"kind": "PodGroup"}], "probe__hpa": [{"kind": "HPA"}]}
+_KEPT = {"kind": "Pod", "spec": {"schedulingGroup": {"podGroupName": "g"}}}
+_STATUS = {"kind": "Status", "message": "denied by policy"}
+
+ASKED: Mapping[str, Pair] = {
+    "gang-field-dropped": Pair(
+        broken=lambda: world(probe__pod=[{"kind": "Pod", "spec": {}}], podgroups=[group("g", min_count=1)]),
+        healthy=lambda: world(probe__pod=[_KEPT], podgroups=[group("g", min_count=1)]),
+        subject="component/kube-apiserver",
+        field="spec.schedulingGroup",
+    ),
+    "probe-refused": Pair(
+        broken=lambda: world(**_PROBES, probe__pod=[_STATUS]),
+        healthy=lambda: world(**_PROBES, probe__pod=[_KEPT]),
+        subject="pod/default/phalanx-audit-probe",
+        field="create",
+    ),
+    "proxy-node-modes": Pair(
+        broken=lambda: world(proxy__config=proxy_config(mode="nftables"), node__proxy__modes=[says("n1", mode="ipvs")]),
+        healthy=lambda: world(
+            proxy__config=proxy_config(mode="nftables"), node__proxy__modes=[says("n1", mode="nftables")]
+        ),
+        subject="node/n1",
+        field="kube-proxy /proxyMode",
+    ),
+    "node-kubelet-gates": Pair(
+        broken=lambda: world(node__kubelets=[says("n1", featureGates={"PodCertificateRequest": False})]),
+        healthy=lambda: world(node__kubelets=[says("n1", featureGates={"PodCertificateRequest": True})]),
+        subject="node/n1",
+        field="kubelet /configz featureGates.PodCertificateRequest",
+    ),
+}
+
+PAIRS: Mapping[str, Pair] = {**GANG_API, **GANGS, **PROXY, **DEVICES, **ZERO, **CERTIFICATES, **SURROUNDINGS, **ASKED}

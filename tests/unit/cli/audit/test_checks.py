@@ -7,14 +7,17 @@ import pytest
 from services.cli.audit.checks import CHECKS
 from services.cli.audit.evidence import Reading, State
 from services.cli.audit.judging import audit
+from services.cli.audit.optional_sources import EVERY_SOURCE, OPTIONAL
 from services.cli.audit.registry import Check
-from services.cli.audit.sources import BY_KEY
 from tests.unit.cli.audit.pairs import PAIRS
 from tests.unit.cli.audit.worlds import hpa, proxy_config, world
 
 PAGES = Path(__file__).resolve().parents[4] / "docs" / "audit"
 SECTIONS = ("## Why it matters", "## How it is found", "## What to do", "## Source")
 BY_ID = {one.id: one for one in CHECKS}
+_GIVEN = {"version", "groups", "metrics", "pods"}
+"""Sources that `world` fills by itself."""
+_ASKED = {one.key for one in OPTIONAL}
 
 
 def test_ids_are_unique_and_all_have_a_pair() -> None:
@@ -61,17 +64,26 @@ def test_a_check_is_silent_where_all_is_well(check: Check) -> None:
 def test_a_check_that_cannot_look_says_so(check: Check) -> None:
     """Without one of its sources a check neither passes nor finds: the gap names it, and the right to add."""
     for key in check.needs:
-        unread = Reading(state=State.FAILED, problem="403", fix=BY_KEY[key].rule)
-        report = audit(world(**{key.replace("-", "__"): unread}), checks=[check], target="1.37")
+        unread = Reading(state=State.FAILED, problem="403", fix=EVERY_SOURCE[key].rule)
+        given = {one.replace("-", "__"): Reading(state=State.READ) for one in check.needs if one not in _GIVEN}
+        # No pod that would show a gate by what it keeps.
+        report = audit(world(**given | {key.replace("-", "__"): unread}), checks=[check], target="1.37")
         assert report.passed == ()
         assert [gap.checks for gap in report.gaps] == [(check.id,)]
-        assert BY_KEY[key].rule in report.gaps[0].fix
+        assert EVERY_SOURCE[key].rule in report.gaps[0].fix
+
+
+@pytest.mark.parametrize("check", [one for one in CHECKS if set(one.needs) & _ASKED])
+def test_a_check_that_was_not_asked_for_is_silent(check: Check) -> None:
+    """What takes more rights runs only where it is asked for: else it neither passes nor counts as a gap."""
+    report = audit(world(), checks=[check], target="1.37")
+    assert (report.findings, report.gaps, report.passed) == ((), (), ())
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda one: one.id)
 def test_a_check_bears_an_empty_cluster(check: Check) -> None:
     """Where nothing is served and nothing is there, no check stumbles."""
-    empty = world(**{key.replace("-", "__"): Reading(state=State.ABSENT) for key in BY_KEY})
+    empty = world(**{key.replace("-", "__"): Reading(state=State.ABSENT) for key in EVERY_SOURCE})
     assert not audit(empty, checks=[check], target="1.43").gaps
 
 

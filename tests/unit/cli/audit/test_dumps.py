@@ -13,7 +13,7 @@ from services.cli.audit.evidence import State
 from services.cli.audit.judging import audit
 from services.cli.audit.registry import Check
 from tests.unit.cli.audit.pairs import PAIRS
-from tests.unit.cli.audit.worlds import group, members, proxy_config, world
+from tests.unit.cli.audit.worlds import group, members, node, proxy_config, world
 
 LIST = {"apiVersion": "v1", "kind": "List"}
 
@@ -70,21 +70,51 @@ def test_only_the_object_that_was_asked_for_counts(tmp_path: Path) -> None:
         ("- 1\n", "expected Kubernetes objects"),
         ("apiVersion: v1\nkind: PodList\nitems: 3\n", "PodList: items: expected a list"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "Pod: metadata.name"),
-        (
-            (
-                "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: a}\n---\n"
-                "apiVersion: scheduling.k8s.io/v1alpha3\nkind: PodGroup\nmetadata: {name: b}\n"
-            ),
-            "PodGroup b: apiVersion v1alpha3, but others are v1beta1",
-        ),
     ],
 )
 def test_a_damaged_dump_is_told_with_its_place(text: str, words: str, tmp_path: Path) -> None:
-    """Truncated files, wrong types and mixed versions are named with the file."""
+    """Truncated files and wrong types are named with the file."""
     file = tmp_path / "dump.yaml"
     file.write_text(text)
     with pytest.raises(UnusableDump, match=rf"(?s){re.escape(str(file))}.*{words}"):
         load(file)
+
+
+def test_mixed_versions_make_one_kind_unknown(tmp_path: Path) -> None:
+    """The objects are named; everything else is judged."""
+    file = tmp_path / "dump.yaml"
+    file.write_text(
+        "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: a}\n---\n"
+        "apiVersion: scheduling.k8s.io/v1alpha3\nkind: PodGroup\nmetadata: {name: b}\n---\n"
+        "apiVersion: v1\nkind: PodList\nitems: []\n"
+    )
+    evidence = load(file)
+    groups = evidence.reading("podgroups")
+    assert groups.state is State.FAILED
+    assert "PodGroup b: apiVersion v1alpha3, but others are v1beta1" in groups.problem
+    assert evidence.is_served("pods")
+
+
+def test_a_damaged_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    """It is a gap of its own, so that nothing counts as looked at whole; the rest is judged."""
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: PodList\nitems: []\n")
+    (tmp_path / "b.json").write_text('{"kind": "NodeList", ')
+    evidence = load(tmp_path)
+    assert evidence.is_served("pods")
+    report = audit(evidence, checks=CHECKS, target="1.37")
+    (gap,) = [one for one in report.gaps if one.source == "dump"]
+    assert "b.json: truncated" in gap.problem
+
+
+def test_a_damaged_source_of_a_saved_dump_is_unknown(tmp_path: Path) -> None:
+    """A cut file makes its own source unknown, and no other."""
+    save(world(nodes=[node("n1")]), tmp_path / "dump")
+    file = tmp_path / "dump" / "nodes.json"
+    file.write_bytes(file.read_bytes()[:-5])
+    evidence = load(tmp_path / "dump")
+    assert evidence.reading("nodes").state is State.FAILED
+    assert "nodes.json" in evidence.reading("nodes").problem
+    assert evidence.is_served("services")
 
 
 def test_a_damaged_index_is_told(tmp_path: Path) -> None:
@@ -100,4 +130,4 @@ def test_other_kinds_are_passed_over(tmp_path: Path) -> None:
     """A dump may hold whatever else; it is not read."""
     file = tmp_path / "dump.yaml"
     file.write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n")
-    assert all(reading.state is State.FAILED for reading in load(file).readings.values())
+    assert {reading.state for reading in load(file).readings.values()} == {State.FAILED, State.UNASKED}

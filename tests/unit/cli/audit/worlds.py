@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from services.cli.audit.evidence import Evidence, Reading, State
+from services.cli.audit.optional_sources import OPTIONAL
 from services.cli.audit.sources import BY_KEY
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -21,6 +22,8 @@ Manifest = dict[str, Any]
 def world(**sources: Any) -> Evidence:
     """Return evidence in which all that is not named is there and empty; `_` in a name stands for `-`."""
     readings = {key: Reading(state=State.READ) for key in BY_KEY}
+    readings |= {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
+    readings["pods"] = Reading(state=State.READ, items=control_plane())
     readings["version"] = Reading(state=State.READ, items=({"gitVersion": "v1.37.2"},))
     readings["groups"] = Reading(state=State.READ, items=served())
     readings["metrics"] = Reading(state=State.READ, text=gates(GenericWorkload=1, HPAScaleToZero=1))
@@ -72,6 +75,17 @@ def component(name: str, *flags: str) -> Manifest:
         "spec": {"containers": [{"command": [name, *flags]}]},
         "status": {"phase": "Running"},
     }
+
+
+def control_plane() -> tuple[Manifest, ...]:
+    """Return the pods of scheduler and controller manager with the gate on."""
+    gate = "--feature-gates=GenericWorkload=true"
+    return component("kube-scheduler", gate), component("kube-controller-manager", gate)
+
+
+def says(name: str, **fields: Any) -> Manifest:
+    """Return what was read of a node itself."""
+    return {"metadata": {"name": name}, **fields}
 
 
 def group(name: str, *, min_count: int, is_scheduled: bool = False, mode: str = "all", **fields: Any) -> Manifest:
