@@ -1,5 +1,6 @@
 """Makes the worlds of `broken.yaml` and `healthy.yaml` on a real API server, and reads what has to be found there."""
 
+import asyncio
 import base64
 import datetime as dt
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.audit.behind import ADDRESS, OLD_API, SERVICE_PORT
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.connection import MERGE, Connection
+from tests.kubernetes.connection import MERGE, Connection, RequestError
 
 HERE = Path(__file__).parent
+SERVED_WITHIN_S = 60.0
+"""How long the API server may take to find out that an aggregated API answers."""
 EXPECT, DELETED = "phalanx.dev/expect", "phalanx.dev/deleted"
 BROKEN, HEALTHY = HERE / "broken.yaml", HERE / "healthy.yaml"
 _CLUSTER_SCOPED = frozenset(
@@ -99,6 +103,49 @@ async def leave_old_object(cluster: Cluster, *, name: str) -> None:
     }
     async with aiohttp.ClientSession() as session, session.post(f"{cluster.etcd_url}/v3/kv/put", json=body) as reply:
         assert reply.status == 200, await reply.text()
+
+
+async def serve_old_version(api: Connection) -> None:
+    """Let the API server serve v1alpha2 of scheduling.k8s.io again, as that of 1.36 does.
+
+    1.37 has no code for the version and keeps its groups from CustomResourceDefinitions, so it passes the requests on
+    to a server behind it (API aggregation), which knows one PodGroup.
+    """
+    metadata = {"name": "old-api", "namespace": "default"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": SERVICE_PORT}]}}
+    endpoints = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata | {"labels": {"kubernetes.io/service-name": "old-api"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": SERVICE_PORT, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": True}}],
+    }
+    aggregated = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1alpha2.scheduling.k8s.io"},
+        "spec": {
+            "group": "scheduling.k8s.io",
+            "version": "v1alpha2",
+            "service": metadata,
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 10,
+        },
+    }
+    await api.request("POST", "/api/v1/namespaces/default/services", body=service)
+    await api.request("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", body=endpoints)
+    await api.request("POST", "/apis/apiregistration.k8s.io/v1/apiservices", body=aggregated)
+    async with asyncio.timeout(SERVED_WITHIN_S):
+        while True:
+            try:
+                await api.request("GET", f"{OLD_API}/podgroups")
+            except RequestError:
+                # Not found until it is registered, unavailable until the server behind it was asked.
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 def certificate_request() -> str:
