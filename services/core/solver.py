@@ -33,6 +33,9 @@ from services.core.solving.ordering import take_places
 from services.core.solving.rules import Counts
 from services.core.topology import NO_WISH, TopologyRequest, TopologyWish
 
+MAX_KINDS = 1024
+"""Kinds of members that may have rules about pods: each kind is asked about every other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
@@ -76,6 +79,8 @@ def solve(
     """
     pods = tuple(members)
     classes = classes_of(pods, snapshot=snapshot, excluded_nodes=excluded_nodes or {}, subgroups=wish.subgroups)
+    if len(classes) > MAX_KINDS and any(one.rules.looks_at_pods for one in classes):
+        return Refusal(placeable=0, reasons=(_too_many_kinds(len(classes)),), partial={})
     board = compiled(snapshot, classes)
     aim = _aim(needed=needed, wish=wish, levels=levels, placed=placed)
     finding = find(board, aim)
@@ -138,6 +143,11 @@ def check(
             snapshot.placed[uid] = Occupant(pod=pods[uid], node=nodes[uid])
     snapshot.free[:] = board.free
     return reasons | _apart_from_the_others(snapshot, nodes=nodes, misfits=reasons, wish=wish, placed=tuple(placed))
+
+
+def _too_many_kinds(count: int) -> Reason:
+    text = f"members of {count} kinds with rules about other pods; at most {MAX_KINDS} kinds can be placed at once"
+    return Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=count)
 
 
 def _aim(

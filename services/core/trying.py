@@ -61,7 +61,7 @@ def try_gang(
         levels=levels.levels,
         placed=gang.placed,
     )
-    if isinstance(answer, Refusal):
+    if isinstance(answer, Refusal) and all(one.code is not ReasonCode.GANG_TOO_LARGE for one in answer.reasons):
         told = preemption_reasons(gang, snapshot, excluded_nodes=excluded_nodes, topology=levels)
         return replace(answer, reasons=(*answer.reasons, *told))
     return answer

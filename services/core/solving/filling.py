@@ -12,10 +12,15 @@ import numpy as np
 
 from services.core.judgements import Codes
 from services.core.solving.board import Board, Rows
+from services.core.solving.bounds import capacity
 from services.core.solving.classes import scarcest
 from services.core.solving.compiling import liked_near
 from services.core.solving.rules import Counts, Flags
+from services.core.solving.turns import Turns
 from services.core.solving.usefulness import waste_keys
+
+MAX_STEPWISE = 256
+"""Members of a class that are placed one by one, each on the best node of all; of larger ones by turns or in lumps."""
 
 Masks = Sequence[Flags | None]
 """For each class the nodes to which it is kept; None keeps it to none."""
@@ -34,12 +39,16 @@ class Manner(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """How a board is filled. `order` are classes; `levels` are domains of which few should be used, narrowest first."""
+    """How a board is filled. `order` are classes; `levels` are domains of which few should be used, narrowest first.
+
+    Classes of more members than `most_stepwise` are not placed one by one.
+    """
 
     order: tuple[int, ...]
     manner: Manner = Manner.FEWEST
     masks: Masks = ()
     levels: tuple[Codes, ...] = ()
+    most_stepwise: int = MAX_STEPWISE
 
     def mask(self, group: int) -> Flags | None:
         """Return the nodes to which a class is kept."""
@@ -63,7 +72,8 @@ def _place(board: Board, group: int, filling: Filling) -> None:
     if not board.rules[group].steps:
         _place_at_once(board, group, filling, wanted=board.left[group])
         return
-    while board.left[group] and _place_step(board, group, filling):
+    step = _place_step if board.left[group] <= filling.most_stepwise else _place_many
+    while board.left[group] and step(board, group, filling):
         pass
 
 
@@ -73,6 +83,11 @@ def _place_at_once(board: Board, group: int, filling: Filling, *, wanted: int) -
     if not usable.size:
         return
     order = usable[np.lexsort(_keys(board, group, filling, usable=usable, room=room, wanted=wanted))]
+    _take(board, group, order=order, room=room, wanted=wanted)
+
+
+def _take(board: Board, group: int, *, order: Rows, room: Counts, wanted: int) -> None:
+    """Place members on the first nodes of an order, each with all of its room, until as many as wanted are placed."""
     filled = np.cumsum(room[order])
     last = int(np.searchsorted(filled, wanted))
     chosen = order[: last + 1]
@@ -100,6 +115,45 @@ def _place_step(board: Board, group: int, filling: Filling) -> bool:
     most = min([at_once, board.left[group], *(spread.allowance(row) for spread in rules.spreads)])
     board.put(group, row=row, count=max(most, 1))
     return True
+
+
+def _place_many(board: Board, group: int, filling: Filling) -> bool:
+    """Place members of a large class; tell whether to go on.
+
+    Where rules may close a node, domains take turns. Where pods are only liked or disliked, members go in lumps, so
+    that a lump is placed as the pods before it make it: that keeps the number of steps, each over all nodes, bounded.
+    """
+    rules = board.rules[group]
+    room = board.room(group, within=filling.mask(group))
+    usable = np.flatnonzero(room)
+    if not usable.size:
+        return False
+    wanted = board.left[group]
+    is_open = not rules.spreads_itself and rules.near is None
+    if is_open and all(_is_by_node(counter.codes, usable) for counter in rules.forbids_itself):
+        lump = -(-board.classes[group].size // max(filling.most_stepwise, 1)) if rules.likes_near else wanted
+        _place_lump(board, group, filling, usable=usable, room=room, lump=min(lump, wanted))
+        return True
+    # Nodes that a rule closes now may be open when others have taken their turns.
+    room = capacity(board, group, within=filling.mask(group))
+    usable = np.flatnonzero(room)
+    order = usable[np.lexsort(_keys(board, group, filling, usable=usable, room=room, wanted=wanted))]
+    Turns(board, group, rows=order.tolist(), room=room).run()
+    return False
+
+
+def _place_lump(board: Board, group: int, filling: Filling, *, usable: Rows, room: Counts, lump: int) -> None:
+    """Place some members on nodes that are liked best, evenly over them: what is liked may change node by node."""
+    left = np.arange(len(usable))
+    for key in reversed(_wished(board, group, filling, usable=usable, room=room, wanted=board.left[group])):
+        here = key[left]
+        left = left[here == here.min()]
+    rows = usable[left]
+    even = room.copy()
+    if board.rules[group].likes_near:
+        even[rows] = np.minimum(room[rows], max(-(-lump // len(rows)), 1))
+    order = rows[np.lexsort(_by_manner(board, group, filling.manner, rows=rows, taken=even[rows]))]
+    _take(board, group, order=order, room=even, wanted=lump)
 
 
 def _is_by_node(codes: Codes, usable: Rows) -> bool:
