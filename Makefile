@@ -114,6 +114,7 @@ long: $(STAMP) ## more property examples, all of chaos, 300 scenarios beside kub
 	@$(PYTHON) -m pytest -q tests/property --hypothesis-profile=long --timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
 	@CHAOS=all SEED=$(SEED) MINUTES=$(or $(MINUTES),10) $(PYTHON) -m pytest -q -s tests/chaos --timeout=0
 	@$(PYTHON) -m tests.differential --seeds 300
+	@$(PYTHON) -m tests.differential.devices --seeds 20000
 
 lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock

@@ -87,17 +87,33 @@ DEPLOYING = (
 
 
 def binding_loop() -> Binary:
-    """The loop that `bench.binder` compares the binder with; its name changes with its source, as nothing else does."""
-    source = (HERE / "bindingloop" / "main.go").read_bytes()
-    name = f"bindingloop-{hashlib.sha256(source).hexdigest()[:12]}"
-    return Binary(name=name, package="./bindingloop", module_dir=HERE, cold_build_minutes=1.0)
+    """The loop that `bench.binder` compares the binder with."""
+    return _own_program("bindingloop")
+
+
+def allocator() -> Binary:
+    """The structured allocator of kube-scheduler as a program, with which the choice of devices is compared."""
+    return _own_program("allocator")
+
+
+def _own_program(name: str) -> Binary:
+    """A program of ours over the pinned modules; its file name changes with its source, as nothing else does."""
+    source = (HERE / name / "main.go").read_bytes()
+    return Binary(
+        name=f"{name}-{hashlib.sha256(source).hexdigest()[:12]}",
+        package=f"./{name}",
+        module_dir=HERE,
+        cold_build_minutes=1.0,
+    )
 
 
 def assets_dir() -> Path:
     """Folder of the binaries: `$KUBEBUILDER_ASSETS`, else the cache folder of this version."""
     assets = os.environ.get(ASSETS_VARIABLE)
-    if assets:
-        return Path(assets).expanduser()
+    return Path(assets).expanduser() if assets else _cache_dir()
+
+
+def _cache_dir() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
     root = Path(cache) if cache else Path.home() / ".cache"
     return root / "phalanx" / f"kubernetes-{KUBERNETES_VERSION}"
@@ -171,6 +187,18 @@ def ensure(*, further: Sequence[Binary] = (), console: Console | None = None) ->
             _build(binary, go=go, folder=folder, console=out)
     out.print(f"Kubernetes {KUBERNETES_VERSION} is ready in {folder}", highlight=False)
     return folder
+
+
+def ensure_program(binary: Binary, *, console: Console | None = None) -> Path:
+    """A program of ours, built into the cache where it is missing, also beside ready binaries of somebody else's."""
+    out = console or Console(stderr=True, soft_wrap=True)
+    folder = _cache_dir()
+    if missing((binary,), folder=folder):
+        go = find_go()
+        with _only_one_build(folder, out):
+            for each in missing((binary,), folder=folder):
+                _build(each, go=go, folder=folder, console=out)
+    return folder / binary.name
 
 
 @contextmanager

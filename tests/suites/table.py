@@ -98,7 +98,7 @@ SUITES: tuple[Suite, ...] = (
         name="kubernetes",
         about="the pinned control plane, built once per machine",
         minutes=12,
-        steps=(_python("build", "-m", "tests.kubernetes.build"),),
+        steps=(_python("build", "-m", "tests.kubernetes.build", "--programs"),),
         is_setup=True,
         how_to_get="make kubernetes",
     ),

@@ -13,7 +13,7 @@ from services.core.devices.asking import Asking
 from services.core.devices.capacity import consumption
 from services.core.devices.claims import ClaimBooks
 from services.core.devices.demanding import MAX_CONSUMERS, consumers_exceeded, without_served
-from services.core.devices.demands import ClaimDemand, PodUse, SharedKey
+from services.core.devices.demands import ClaimDemand, DeviceDemand, PodUse, SharedKey
 from services.core.devices.fields import FieldDraft, asked_of, draft_field
 from services.core.devices.judging import Judge
 from services.core.devices.pools import PoolState
@@ -38,6 +38,10 @@ class Ground(Protocol):
 
     def use_of(self, pod: Pod) -> PodUse:
         """Return the claims of a pod."""
+        ...
+
+    def demand(self, pod: Pod) -> DeviceDemand:
+        """Return what a pod demands, with what keeps it from being placed at all."""
         ...
 
     def reach(self, node: NodeName) -> tuple[PoolState, ...]:
@@ -102,7 +106,7 @@ def _gathered(ground: Ground, placement: Placement) -> list[_Claim] | tuple[Reas
     problems: list[Reason] = []
     for pod, node in sorted(placement, key=lambda pair: (pair[0].metadata.namespace, pair[0].metadata.name)):
         use = ground.use_of(pod)
-        problems.extend(use.problems)
+        problems.extend(ground.demand(pod).problems)
         served = ground.served(node, use.extended)
         for index, one in enumerate(use.uses):
             demand = without_served(one.demand, served=served)

@@ -13,7 +13,7 @@ from services.core.devices.capacity import consumption
 from services.core.devices.judging import Judge
 from services.core.devices.pools import Pool, PoolState
 from services.core.devices.taints import are_tolerated
-from services.core.devices.values import Ask, AttributeName, Verdict
+from services.core.devices.values import Ask, AttributeName, Device, Verdict
 from services.core.selectors import SelectorProblem
 
 Share = tuple[tuple[int, int], ...]
@@ -38,9 +38,10 @@ def wish_for(ask: Ask, selectors: tuple[str, ...]) -> Wish:
 class Field:
     """Devices by position. `usable` are bits by wish; `whole` those that a wish for all devices has to take.
 
-    `whole` is -1 where all devices cannot be had. `values` are numbers by attribute and device, 0 where a device has
-    none. `counters` are what a device consumes of `left`. `shares` are by wish and shareable device what a share
-    consumes of `capacity`; `charged` are devices whose counters earlier shares have paid for.
+    `whole` is -1 where all devices cannot be had; `is_hidden` that all are asked for of a pool that is not whole, so
+    that nobody can tell which those are. `values` are numbers by attribute and device, 0 where a device has none.
+    `counters` are what a device consumes of `left`. `shares` are by wish and shareable device what a share consumes of
+    `capacity`; `charged` are devices whose counters earlier shares have paid for.
     """
 
     size: int
@@ -53,6 +54,7 @@ class Field:
     charged: int
     shares: tuple[tuple[tuple[int, Share], ...], ...]
     capacity: tuple[int, ...]
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +128,16 @@ def _is_usable(state: PoolState, position: int, *, ask: Ask, share: tuple[tuple[
         return False
     device = state.pool.devices[position]
     used = state.shares.get(position)
-    if device.counters and used is None and any(state.left[name, key] < need for name, key, need in device.counters):
+    if device.counters and used is None and _lacks_counters(state, device):
         return False
     return not device.is_shareable or all(
         (used or {}).get(name, 0) + amount <= device.capacity[name].amount for name, amount in share
     )
+
+
+def _lacks_counters(state: PoolState, device: Device) -> bool:
+    """Tell whether counters do not suffice. In a pool where one is overdrawn already, none is left to anybody."""
+    return min(state.left.values()) < 0 or any(state.left[name, key] < need for name, key, need in device.counters)
 
 
 def plain_key(state: PoolState, *, wishes: Sequence[Wish], attributes: Sequence[AttributeName]) -> object:
@@ -188,7 +195,7 @@ def draft_field(
     rows = tuple(zip(wishes, answers, reach, strict=True))
     origins: list[tuple[PoolState, int]] = []
     usable = [0] * len(wishes)
-    whole = [_whole(wish, answer, reach=mine, states=states) for wish, answer, mine in rows]
+    whole = [_whole(wish, answer, reach=mine) for wish, answer, mine in rows]
     allowed = [[one.usable & mask for one, mask in zip(answer, mine, strict=True)] for _, answer, mine in rows]
     for number, state in enumerate(states):
         union = 0
@@ -213,18 +220,23 @@ def draft_field(
             charged=drafted.charged,
             shares=tuple(drafted.shares_of(row) for row in answers),
             capacity=drafted.capacity(),
+            is_hidden=any(_is_hidden(wish, reach=mine, states=states) for wish, _, mine in rows),
         ),
         origins=tuple(origins),
     )
 
 
-def _whole(wish: Wish, answers: Sequence[Asked], *, reach: Sequence[int], states: Sequence[PoolState]) -> bool:
-    """Tell whether all matching devices in reach can be had. A pool that is not whole hides some."""
-    if wish.ask.count is not None:
-        return True
-    if any(state.pool.problem and mask for state, mask in zip(states, reach, strict=True)):
-        return False
-    return all(answer.matching & mask == answer.usable & mask for answer, mask in zip(answers, reach, strict=True))
+def _whole(wish: Wish, answers: Sequence[Asked], *, reach: Sequence[int]) -> bool:
+    """Tell whether all matching devices in reach can be had."""
+    return wish.ask.count is not None or all(
+        answer.matching & mask == answer.usable & mask for answer, mask in zip(answers, reach, strict=True)
+    )
+
+
+def _is_hidden(wish: Wish, *, reach: Sequence[int], states: Sequence[PoolState]) -> bool:
+    return wish.ask.count is None and any(
+        bool(state.pool.problem) and bool(mask) for state, mask in zip(states, reach, strict=True)
+    )
 
 
 def _numbered(attribute: AttributeName, origins: Sequence[tuple[PoolState, int]]) -> tuple[int, ...]:

@@ -276,13 +276,16 @@ class Devices:
             # All slices have been asked, and none failed.
             return
         if wish not in self._failing:
-            self._failing[wish] = next(
-                (one for one in self.states.values() if asked_of(one, wish, judge=self.judge).failures & one.free), None
-            )
+            self._failing[wish] = next((one for one in self.states.values() if self._failures_in(one, wish)), None)
         state = self._failing[wish]
         if state is not None:
-            failures = asked_of(state, wish, judge=self.judge).failures & state.free
+            failures = self._failures_in(state, wish)
             yield _failed(state, wish, failures=failures, name=name, judge=self.judge)
+
+    def _failures_in(self, state: PoolState, wish: Wish) -> int:
+        """Return the devices on which a selector fails, as far as they count: those in use do for some requests."""
+        failures = asked_of(state, wish, judge=self.judge).failures
+        return failures if wish.ask.is_admin or wish.ask.count is None else failures & state.free
 
     def _spans(self, spec: ClaimSpec) -> bool:
         """Tell whether pools that several nodes reach could serve every request of a claim."""

@@ -93,7 +93,7 @@ class Judge:
                 if len(self._devices) > _KEPT_SHAPES:
                     self._devices.clear()
                 self.asked += 1
-                answer = self._devices[key] = selector.judge(_facts(devices, position))
+                answer = self._devices[key] = selector.judge(facts_of(devices, position))
             if isinstance(answer, str):
                 failures |= 1 << position
                 error = error or answer
@@ -129,7 +129,8 @@ def _other_shape(device: Device, selector: Selector) -> object:
     return device.is_shareable, tuple(sorted((name, one.amount) for name, one in device.capacity.items()))
 
 
-def _facts(devices: DeviceSlice, position: int) -> Facts:
+def facts_of(devices: DeviceSlice, position: int) -> Facts:
+    """Return what expressions may read of a device of a slice."""
     driver = devices.pool[0]
     device = devices.devices[position]
     return Facts(

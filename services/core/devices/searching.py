@@ -46,7 +46,7 @@ class GaveUp(Exception):
 
 def search(field: Field, tasks: Sequence[Task], *, max_steps: int = MAX_STEPS) -> tuple[Picks, ...] | None:
     """Return devices for every claim, None where there are none. Equal input gives equal answers. Raises GaveUp."""
-    if _falls_short(field, tasks):
+    if field.is_hidden or _falls_short(field, tasks):
         return None
     return _Search(field, tasks, max_steps=max_steps).run()
 
@@ -186,6 +186,9 @@ class _Search:
         self._steps_left -= 1
         if self._steps_left < 0:
             raise GaveUp
+        taken = claim.mine if choice.is_admin else claim.mine | self._used
+        if taken >> device & 1:
+            return False
         values = [self._field.values[claim.task.constraints[one][0]][device] for one in choice.constraints]
         if not all(claim.allows(one, value) for one, value in zip(choice.constraints, values, strict=True)):
             return False
