@@ -68,6 +68,7 @@ class Kind:
     #: Whether the schema names every field, so that unknown ones are dropped as the API server drops them.
     has_whole_schema: bool = False
     default: Default = field(default=keep)
+    default_status: Default = field(default=keep)
     #: Fills in times; apart from `default`, which has no clock.
     stamp: Stamp | None = None
     validate: Validate = field(default=accept)

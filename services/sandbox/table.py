@@ -89,6 +89,7 @@ RESOURCE_CLAIM = Kind(
     returns_deleted=True,
     schema=schemas.CLAIM,
     default=claims.default_claim,
+    default_status=claims.drop_freed_devices,
     validate=claims.validate_claim,
     validate_status=claims.validate_claim_status,
 )

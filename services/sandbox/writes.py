@@ -215,6 +215,7 @@ class Writer:
         self._check_identity(old, metadata(obj), is_patch=is_patch)
         new = self._next(old, obj, subresource=subresource)
         if subresource == "status":
+            kind.default_status(new, old.obj)
             causes = list(kind.validate_status(new, old.obj))
         else:
             kind.default(new, old.obj)
@@ -251,10 +252,7 @@ class Writer:
         if kind.is_namespaced and namespace and namespace != known["namespace"]:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         uid = meta.get("uid")
-        if uid and uid != known["uid"] and is_patch:
-            cause = immutable("metadata.uid", value=uid)
-            raise invalid(kind.kind, group=kind.group, name=known["name"], causes=(cause,))
-        if uid and uid != known["uid"]:
+        if uid and uid != known["uid"] and not is_patch:
             raise precondition_failed(old, what="UID", given=uid, found=known["uid"])
         given = meta.get("resourceVersion")
         if given in {None, "", "0"}:
@@ -264,6 +262,10 @@ class Writer:
                 raise invalid(kind.plural, group=kind.group, name=known["name"], causes=(cause,))
         elif given != known["resourceVersion"]:
             raise modified(kind.plural, group=kind.group, name=known["name"])
+        if uid and uid != known["uid"]:
+            # A patch finds it out last, when the whole object is validated.
+            cause = immutable("metadata.uid", value=uid)
+            raise invalid(kind.kind, group=kind.group, name=known["name"], causes=(cause,))
 
     @staticmethod
     def _next(old: Stored, obj: Obj, *, subresource: str) -> Obj:

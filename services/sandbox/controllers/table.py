@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from services.sandbox.cluster import Cluster
 from services.sandbox.controllers.claims import ClaimController
 from services.sandbox.controllers.deployments import DeploymentController
+from services.sandbox.controllers.device_taints import DeviceTaintEviction
 from services.sandbox.controllers.garbage import GarbageCollector
 from services.sandbox.controllers.groups import PodGroupProtection
 from services.sandbox.controllers.jobs import JobController
@@ -32,4 +33,5 @@ def controllers(cluster: Cluster) -> Sequence[Controller]:
         QuotaStatus(cluster),
         NodeTaints(cluster),
         TaintEviction(cluster),
+        DeviceTaintEviction(cluster),
     )

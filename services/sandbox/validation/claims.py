@@ -42,6 +42,26 @@ def default_claim(new: Obj, old: Obj | None) -> None:
         new["status"] = {}
 
 
+def drop_freed_devices(new: Obj, old: Obj | None) -> None:
+    """What drivers say of devices goes when a claim has these no more; an update that is wrong itself is refused."""
+    holder = status(new)
+    before, after = _allocated(old), _allocated(new)
+    if holder.get("devices") and before and not before <= after:
+        freed = before - after
+        kept = [one for one in holder["devices"] if _device(one) not in freed]
+        new["status"] = {name: value for name, value in holder.items() if name != "devices"}
+        new["status"] |= {"devices": kept} if kept else {}
+
+
+def _allocated(claim: Obj | None) -> set[tuple[object, ...]]:
+    allocation = status(claim or {}).get("allocation") or {}
+    return {_device(one) for one in (allocation.get("devices") or {}).get("results") or ()}
+
+
+def _device(holder: Obj) -> tuple[object, ...]:
+    return tuple(holder.get(name) for name in ("driver", "pool", "device", "shareID"))
+
+
 def default_template(new: Obj, _old: Obj | None) -> None:
     """The same defaults inside the template."""
     holder = spec(new)

@@ -20,6 +20,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 HPAS = "/apis/autoscaling/v2/namespaces/$ns/horizontalpodautoscalers"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/$ns/resourceclaims"
 CLAIM_TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/$ns/resourceclaimtemplates"
+TAINT_RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
 EVENTS = f"{CORE}/events"
 
 POD_GATE = "example.com/hold"
