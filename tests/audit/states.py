@@ -128,6 +128,7 @@ SETTINGS: tuple[Setting, ...] = (
                 ("proxy-runtime-mode", "node/shared-node"),
                 ("proxy-iptables-writers", "daemonset/kube-system/calico-node"),
                 ("gang-stuck-deletion", "podgroup/team/leaving"),
+                ("zero-unmeasured", "horizontalpodautoscaler/team/asleep"),
             }
         ),
     ),

@@ -16,6 +16,8 @@ from services.runtime.kube import Gone, KubeClient, KubeError, KubeUnavailable
 PAGE = 1000
 ATTEMPTS = 3
 CONCURRENT = 4
+REACHABLE_WITHIN_S = 10.0
+_HOW_TO_REACH = "check that the API server can be reached, and the kubeconfig"
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 Tell = Callable[[str, int], None]
@@ -26,6 +28,13 @@ async def collect(
     client: KubeClient, *, sources: Iterable[Source] = SOURCES, more: Iterable[Source] = (), tell: Tell
 ) -> Evidence:
     """Read every source, a few side by side, and then what is asked for beyond: dry runs, and nodes themselves."""
+    given = tuple(sources)
+    if problem := await _silence(client):
+        # Every source would be tried in vain, and more than once.
+        unread = Reading(state=State.FAILED, problem=problem, fix=_HOW_TO_REACH)
+        readings = {one.key: unread for one in given} | {one.key: unread for one in more}
+        unasked = {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
+        return Evidence(origin=client.host, read_at=datetime.now(UTC), readings=unasked | readings)
     places = asyncio.Semaphore(CONCURRENT)
 
     async def read(source: Source) -> tuple[str, Reading]:
@@ -33,7 +42,7 @@ async def collect(
             return source.key, await _reading(client, source, tell=tell)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(read(source)) for source in sources]
+        tasks = [group.create_task(read(source)) for source in given]
     readings = {one.key: Reading(state=State.UNASKED) for one in OPTIONAL}
     readings |= dict(task.result() for task in tasks)
     evidence = Evidence(origin=client.host, read_at=datetime.now(UTC), readings=readings)
@@ -43,6 +52,15 @@ async def collect(
         elif isinstance(source, NodeSource):
             readings[source.key] = await read_nodes(client, source, evidence=evidence, tell=tell)
     return Evidence(origin=evidence.origin, read_at=evidence.read_at, readings=readings)
+
+
+async def _silence(client: KubeClient) -> str:
+    """Return why the server does not answer at all; nothing where it does, in whatever way."""
+    try:
+        await client.request("GET", "/version", timeout_s=REACHABLE_WITHIN_S)
+    except KubeUnavailable as error:
+        return str(error)
+    return ""
 
 
 async def _reading(client: KubeClient, source: Source, *, tell: Tell) -> Reading:
@@ -60,9 +78,7 @@ async def _reading(client: KubeClient, source: Source, *, tell: Tell) -> Reading
     except KubeError as error:
         return _refused(error, source)
     except KubeUnavailable as error:
-        return Reading(
-            state=State.FAILED, problem=str(error), fix="check that the API server can be reached, and the kubeconfig"
-        )
+        return Reading(state=State.FAILED, problem=str(error), fix=_HOW_TO_REACH)
     raise AssertionError("a retry either returns or raises")
 
 

@@ -52,12 +52,13 @@ EXIT_FINDINGS, EXIT_USAGE, EXIT_INCOMPLETE = 1, 2, 3
 @click.option(
     "--probe",
     is_flag=True,
-    help="Also try to create a pod, a group and an autoscaler as dry runs in namespace default; nothing is stored.",
+    help="Also try to create a pod, a PodGroup and a HorizontalPodAutoscaler as dry runs in namespace default, which "
+    "takes create on them there; nothing is stored.",
 )
 @click.option(
     "--node-proxy",
     is_flag=True,
-    help="Also ask each kube-proxy and kubelet through the API server; takes the right to get nodes/proxy.",
+    help="Also ask each kube-proxy and kubelet through the API server, which takes get on nodes/proxy.",
 )
 def audit(
     kubeconfig: Path | None,

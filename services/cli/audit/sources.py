@@ -144,6 +144,14 @@ SOURCES: tuple[Source, ...] = (
         about="what kube-proxies said when they started, kept for an hour",
         keep=(*_META, "reason", "regarding", "note"),
     ),
+    Source(
+        key="cold-starts",
+        kind="Event",
+        resource="events",
+        query={"fieldSelector": "reason=ColdStart"},
+        about="cold starts that were measured, kept for an hour",
+        keep=(*_META, "reason", "involvedObject"),
+    ),
     _list(
         "podgroups",
         "PodGroup",

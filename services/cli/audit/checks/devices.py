@@ -43,14 +43,14 @@ def _taint_rules(case: Case) -> Iterator[Finding]:
             teams=teams,
         )
         takes = "will delete" if blast.effect == NO_EXECUTE else "does not touch"
-        gangs = [one.name for one in blast.broken]
+        lost = [f"{one.name}{' (falls below minCount)' if one.is_broken else ''}" for one in blast.losses]
         yield find(
             Severity.WARNING if blast.is_deadly else Severity.INFO,
             subject=subject_of(rule, kind="devicetaintrule"),
             field="spec.taint.effect",
             found=f"{blast.effect} on {blast.selected} of {blast.published} devices; {len(blast.claims)} claims use "
             f"them, and it {takes} {len(blast.victims)} pods"
-            + (f"; gangs that fall below minCount: {', '.join(gangs)}" if gangs and blast.is_deadly else ""),
+            + (f"; gangs that lose members: {', '.join(lost)}" if lost and blast.is_deadly else ""),
             fix=f"phalanx taint remove {rule['metadata']['name']} when the maintenance is over; evictions heed neither "
             "PodDisruptionBudgets nor gangs",
         )

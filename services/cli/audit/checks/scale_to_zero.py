@@ -124,6 +124,33 @@ def _downgrade(case: Case) -> Iterator[Finding]:
         )
 
 
+def _unmeasured(case: Case) -> Iterator[Finding]:
+    """Nobody has measured how long the first request waits."""
+    find = Finder("zero-unmeasured")
+    measured = {
+        (str(one.get("namespace")), str(one.get("name")))
+        for event in case.evidence.items("cold-starts")
+        if event.get("reason") == "ColdStart" and (one := event.get("involvedObject") or {})
+    }
+    sleepers = list(to_zero(case.evidence))
+    unknown = [
+        item
+        for item in sleepers
+        if (str(item["metadata"].get("namespace")), str(item["metadata"]["name"])) not in measured
+    ]
+    if unknown:
+        first = unknown[0]["metadata"]
+        yield find(
+            Severity.INFO,
+            subject=subject_of(unknown[0], kind="horizontalpodautoscaler"),
+            field="spec.minReplicas",
+            found=f"{len(unknown)} of {len(sleepers)} autoscalers with minReplicas 0 have no Event ColdStart (kept for "
+            "an hour): how long the first request waits may never have been measured",
+            fix=f"measure it before anybody relies on it: phalanx coldstart {first.get('namespace')}/{first['name']}",
+            is_inferred=True,
+        )
+
+
 CHECKS = tuple(
     Check(
         id=name,
@@ -139,5 +166,6 @@ CHECKS = tuple(
         ("zero-asleep-for-ever", "A target sleeps and nothing will wake it", (), _asleep_for_ever),
         ("zero-gate-skew", "The gate is on in one component only", ("metrics", "pods"), _gate_skew),
         ("zero-downgrade-trap", "Sleeping targets and a downgrade", (), _downgrade),
+        ("zero-unmeasured", "Nobody measured a cold start", ("cold-starts",), _unmeasured),
     )
 )

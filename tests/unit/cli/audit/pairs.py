@@ -346,6 +346,18 @@ ZERO: Mapping[str, Pair] = {
     ),
 }
 
+_COLD_START = {"reason": "ColdStart", "involvedObject": {"kind": "HPA", "namespace": "team", "name": "h"}}
+_SLEEPER: Mapping[str, Any] = {"horizontalpodautoscalers": [hpa("h", "External")]}
+
+UNMEASURED: Mapping[str, Pair] = {
+    "zero-unmeasured": Pair(
+        broken=lambda: world(**_SLEEPER),
+        healthy=lambda: world(**_SLEEPER, cold__starts=[_COLD_START | {"metadata": meta("e", namespace="team")}]),
+        subject="horizontalpodautoscaler/team/h",
+        field="spec.minReplicas",
+    ),
+}
+
 _SIGNERS = rule("certificates.k8s.io", "signers", verbs=("sign", "attest"), resourceNames=["example.com/*"])
 
 CERTIFICATES: Mapping[str, Pair] = {
@@ -445,4 +457,14 @@ ASKED: Mapping[str, Pair] = {
     ),
 }
 
-PAIRS: Mapping[str, Pair] = {**GANG_API, **GANGS, **PROXY, **DEVICES, **ZERO, **CERTIFICATES, **SURROUNDINGS, **ASKED}
+PAIRS: Mapping[str, Pair] = {
+    **GANG_API,
+    **GANGS,
+    **PROXY,
+    **DEVICES,
+    **ZERO,
+    **CERTIFICATES,
+    **SURROUNDINGS,
+    **ASKED,
+    **UNMEASURED,
+}

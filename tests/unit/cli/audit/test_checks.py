@@ -10,7 +10,7 @@ from services.cli.audit.judging import audit
 from services.cli.audit.optional_sources import EVERY_SOURCE, OPTIONAL
 from services.cli.audit.registry import Check
 from tests.unit.cli.audit.pairs import PAIRS
-from tests.unit.cli.audit.worlds import hpa, proxy_config, world
+from tests.unit.cli.audit.worlds import claim, hpa, pod, proxy_config, world
 
 PAGES = Path(__file__).resolve().parents[4] / "docs" / "audit"
 SECTIONS = ("## Why it matters", "## How it is found", "## What to do", "## Source")
@@ -115,3 +115,14 @@ def test_a_server_of_the_release_is_not_told_to_upgrade_to_it() -> None:
         )
         (finding,) = audit(evidence, checks=[BY_ID["cert-not-served"]], target="1.37").findings
         assert finding.fix.startswith(advice)
+
+
+def test_drivers_of_several_schedulers_are_worth_knowing() -> None:
+    """On whatever nodes: their devices are held for pods of two schedulers."""
+    pods = [pod("a", node="n1"), pod("b", node="n2", schedulerName="phalanx")]
+    claims = [claim("c", "gpu-0", users=("a",)), claim("d", "gpu-1", users=("b",))]
+    check = BY_ID["dra-shared-nodes"]
+    (finding,) = audit(world(pods=pods, resourceclaims=claims), checks=[check], target="1.37").findings
+    assert finding.subject == "driver/gpu.example.com"
+    assert "default-scheduler (resourceclaim/team/c), phalanx (resourceclaim/team/d)" in finding.found
+    assert audit(world(pods=pods[:1], resourceclaims=claims), checks=[check], target="1.37").findings == ()
