@@ -6,6 +6,7 @@ the devices that it names: unknown is never free.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from services.core.devices.reading import decoded
 from services.core.devices.reading_claims import (
@@ -46,7 +47,7 @@ class ClaimBooks:
     extended: dict[str, str] = field(default_factory=dict)
     #: Another object whenever a class changes: what was made of classes before is made anew.
     edition: object = field(default_factory=object)
-    _ages: dict[str, tuple[object, str]] = field(default_factory=dict)
+    _ages: dict[str, datetime] = field(default_factory=dict)
 
     def copy(self) -> "ClaimBooks":
         """Return books that can be changed without changing these."""
@@ -79,7 +80,7 @@ class ClaimBooks:
                     self.classes[metadata.name] = read_class(item)
                 except FieldError as error:
                     self.classes[metadata.name] = _unreadable("DeviceClass", metadata, error)
-                self._ages[metadata.name] = (metadata.created_at, metadata.name)
+                self._ages[metadata.name] = metadata.created_at
                 self._map_extended()
             case _:
                 self._put_rule(item)
@@ -136,12 +137,13 @@ class ClaimBooks:
 
     def _map_extended(self) -> None:
         self.edition = object()
-        named = sorted(
-            (self._ages[name], known.extended_resource, name)
-            for name, known in self.classes.items()
-            if isinstance(known, DeviceClassSpec) and known.extended_resource
-        )
-        self.extended = {resource: name for _, resource, name in named}
+        # The newest class of those that name the same resource; of equally old ones the first by name.
+        by_name = sorted(self.classes, reverse=True)
+        self.extended = {
+            known.extended_resource: name
+            for name in sorted(by_name, key=lambda name: self._ages[name])
+            if isinstance(known := self.classes[name], DeviceClassSpec) and known.extended_resource
+        }
 
 
 def expressions_of(spec: ClaimSpec) -> Iterator[str]:

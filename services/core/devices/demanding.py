@@ -5,9 +5,10 @@ The rules are those of kube-scheduler's DynamicResources plugin (PreEnqueue and 
 
 from collections.abc import Collection, Iterator, Mapping
 
-from services.core.allocations import ClaimAllocation, ClaimRef, ExtendedRequest
+from services.core.allocations import ClaimAllocation, ClaimRef
 from services.core.devices.claims import ClaimBooks, own_key
 from services.core.devices.demands import ClaimDemand, PodClaimUse, PodUse
+from services.core.devices.extended import claim_spec_of, extended_requests
 from services.core.devices.reading import decoded
 from services.core.devices.reading_claims import Claim
 from services.core.devices.reading_slices import read_selector
@@ -140,10 +141,10 @@ class Demanding:
         """Return the use of the claim that stands for extended resources: made already, or to be made."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         name = pod.devices.extended_claim or self._claims.owned.get((uid, ""), ("", ""))[1]
-        extended = tuple(self._requests(asked))
+        extended = extended_requests(asked, class_for=self._claims.class_for)
         if not name:
             ref = ClaimRef(namespace=namespace, pod=uid)
-            return self._made_or_promised(ClaimDemand(spec=_spec_of(extended), extended=extended), ref)
+            return self._made_or_promised(ClaimDemand(spec=claim_spec_of(extended), extended=extended), ref)
         claim = self._claims.claims.get((namespace, name))
         if isinstance(claim, Claim) and own_key(claim.metadata) == (uid, ""):
             ref = ClaimRef(namespace=namespace, name=name, uid=claim.metadata.uid, pod=uid)
@@ -152,16 +153,6 @@ class Demanding:
         return (
             claim.reason if isinstance(claim, Unreadable) else _refusal(ReasonCode.CLAIM_NOT_FOUND, text, subject=name)
         )
-
-    def _requests(self, asked: tuple[ContainerResource, ...]) -> Iterator[ExtendedRequest]:
-        for one in asked:
-            yield ExtendedRequest(
-                name=f"container-{one.index}-request-{one.position}",
-                container=one.container,
-                resource=one.resource,
-                device_class=self._claims.class_for(one.resource),
-                count=one.amount,
-            )
 
     def _problems_of(self, spec: ClaimSpec, *, name: str) -> tuple[Reason, ...]:
         """Return what of a claim can never be had, whatever devices there are."""
@@ -224,15 +215,10 @@ def consumers_exceeded(name: str, count: int) -> Reason:
 def without_served(demand: ClaimDemand, *, served: Collection[str]) -> ClaimDemand:
     """Return the demand of extended resources without those that a node's device plugin serves."""
     left = tuple(one for one in demand.extended if one.resource not in served)
-    return demand if left == demand.extended else ClaimDemand(spec=_spec_of(left), extended=left, pinned=demand.pinned)
-
-
-def _spec_of(extended: tuple[ExtendedRequest, ...]) -> ClaimSpec:
-    return ClaimSpec(
-        requests=tuple(
-            Request(name=one.name, alternatives=(Ask(device_class=one.device_class, count=one.count),))
-            for one in extended
-        )
+    return (
+        demand
+        if left == demand.extended
+        else ClaimDemand(spec=claim_spec_of(left), extended=left, pinned=demand.pinned)
     )
 
 

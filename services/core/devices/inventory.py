@@ -307,7 +307,13 @@ def _failed(state: PoolState, wish: Wish, *, failures: int, name: str, judge: Ju
     position = next(iter(bits(failures)))
     device = "/".join((*state.pool.id, state.pool.devices[position].name))
     index = wish.selectors.index(verdict.selector) if verdict.selector in wish.selectors else 0
-    text = f"claim {name}: selector {index} fails on device {device}: {verdict.error}"
+    of_class = len(wish.selectors) - len(wish.ask.selectors)
+    where = (
+        f"selector {index - of_class}"
+        if index >= of_class
+        else f"DeviceClass {wish.ask.device_class}, selector {index}"
+    )
+    text = f"claim {name}: {where} fails on device {device}: {verdict.error}"
     return Reason(code=ReasonCode.SELECTOR_FAILED, message=text, count=1, subject=verdict.selector[:80])
 
 

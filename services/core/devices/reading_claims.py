@@ -185,9 +185,18 @@ def _allocation(allocation: Mapping[str, Any]) -> Allocation:
     selector = mapping_at(allocation, "nodeSelector", at=f"{at}.nodeSelector")
     devices = mapping_at(allocation, "devices", at=f"{at}.devices")
     return Allocation(
-        node=read_selector(selector, at=f"{at}.nodeSelector") if selector else _EVERYWHERE,
+        node=_where(read_selector(selector, at=f"{at}.nodeSelector")) if selector else _EVERYWHERE,
         uses=tuple(_use(item, at=path) for path, item in numbered(devices, "results", at=f"{at}.devices.results")),
     )
+
+
+def _where(rule: NodeRule) -> NodeRule:
+    """Return the rule by the node's name where it names one node, as nearly all allocations do."""
+    if len(rule.terms) != 1 or rule.terms[0].expressions or len(rule.terms[0].fields) != 1:
+        return rule
+    (field,) = rule.terms[0].fields
+    is_name = field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1
+    return NodeRule(name=field.values[0]) if is_name else rule
 
 
 def _use(item: Mapping[str, Any], *, at: str) -> Use:
