@@ -67,7 +67,7 @@ async def _work(
 ) -> None:
     """Connect, follow and wake, for ever."""
     name = f"phalanx-autoscaler/{settings.instance}"
-    async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
+    async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness, access=runtime.nats_access) as bus:
         await bus.keep_streams(STREAMS)
         letters = DeadLetterBox(
             bus,
@@ -140,11 +140,17 @@ async def _wake(policy: Policy, given: _Given) -> None:
     name, clock = f"phalanx-autoscaler/{settings.instance}/sources", runtime.clock
     async with (
         await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
-        JetStreamQueues(url=settings.nats_url, name=name, clock=clock, readiness=runtime.readiness) as queues,
+        JetStreamQueues(
+            url=settings.nats_url,
+            name=name,
+            clock=clock,
+            readiness=runtime.readiness,
+            access=runtime.nats_access,
+        ) as queues,
         await KubeClient.open(
             settings.kubeconfig, connections=MOST_AT_ONCE, user_agent="phalanx-autoscaler-pods"
         ) as pods_client,
-        PlacerFit(client, target=settings.placer) as placer,
+        PlacerFit(client, target=settings.placer, tls=runtime.tls) as placer,
         asyncio.TaskGroup() as group,
     ):
         api = KubernetesHpas(client, clock=clock)

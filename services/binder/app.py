@@ -34,6 +34,7 @@ from services.binder.settings import BinderSettings
 from services.binder.sweeping import Sweeper
 from services.binder.transactions import Transactions
 from services.binder.world import World
+from services.contracts.call_rights import access_by
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import PLACEMENT_STREAM, STREAMS, TRANSACTIONS_STREAM
@@ -80,7 +81,12 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
     runtime.readiness.set(CLUSTER_CONDITION, ready=False, detail="waiting for the bus")
     async with (
         following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as policy,
-        rpc.serve(settings.grpc_address, lambda server: register(server, journal=entries), runtime.readiness),
+        rpc.serve(
+            settings.grpc_address,
+            lambda server: register(server, journal=entries),
+            runtime.readiness,
+            access=access_by(policy, tls=runtime.tls, registry=runtime.registry, clock=runtime.clock),
+        ),
         await KubeClient.open(
             settings.kubeconfig, connections=settings.bind_concurrency, user_agent="phalanx-binder"
         ) as client,
@@ -92,7 +98,7 @@ async def bind(settings: BinderSettings, runtime: Runtime, *, through: Effects =
         contextlib.AsyncExitStack() as stack,
     ):
         name = f"phalanx-binder/{settings.instance}"
-        bus = Bus(url=settings.nats_url, name=name, readiness=runtime.readiness)
+        bus = Bus(url=settings.nats_url, name=name, readiness=runtime.readiness, access=runtime.nats_access)
         if await unless_stopped(_opened(stack, bus), stopping=runtime.stopping) is None:
             return
         service = _Service(

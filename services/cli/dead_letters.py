@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from services.cli.certificates import nats_access
 from services.cli.follow_decisions import CONNECT_TIMEOUT_S, FORWARDING
 from services.cli.letter_bodies import body_text
 from services.contracts.dead_letters import (
@@ -208,7 +209,7 @@ def _with_letters(nats_url: str, work: Callable[[LetterBook], Awaitable[T]]) -> 
 
 
 async def _run(nats_url: str, work: Callable[[LetterBook], Awaitable[T]]) -> T:
-    bus = Bus(url=nats_url, name="phalanx-dead-letters", readiness=Readiness())
+    bus = Bus(url=nats_url, name="phalanx-dead-letters", readiness=Readiness(), access=nats_access())
     async with contextlib.AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

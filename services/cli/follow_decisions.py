@@ -8,6 +8,7 @@ import click
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
+from services.cli.certificates import nats_access
 from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.decision_codec import EVENTS, decode_decision
 from services.contracts.pb.placement.v1 import decision_pb2
@@ -42,7 +43,7 @@ def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, onc
         subject = placement_subject(GangId(gang), event="*") if gang else PLACEMENT_STREAM.subjects[0]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gang") from error
-    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=(readiness := Readiness()))
+    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=(readiness := Readiness()), access=nats_access())
     if not once:
         asyncio.run(_follow(bus, readiness, subject=subject, output=output, is_all=is_all))
         return

@@ -1,12 +1,16 @@
 """A gRPC channel to the placer, and its errors as sentences."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import click
 import grpc
 
+from services.cli.certificates import own_material, server_name
 from services.contracts.pb.placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+from services.runtime.rpc_channel import options_for
+from services.runtime.tls import channel_credentials
 
 T = TypeVar("T")
 
@@ -46,7 +50,7 @@ class NoAnswer(click.ClickException):
 
 def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
     """Ask one question. Raises WrongQuestion, its special case NothingKnown, and NoAnswer."""
-    with grpc.insecure_channel(target) as channel:
+    with _channel(target) as channel:
         try:
             return question(PlacementServiceStub(channel))
         except grpc.RpcError as error:
@@ -60,3 +64,16 @@ def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
                 raise NothingKnown(str(details)) from error
             refusal = WrongQuestion if code in _CALLERS_FAULT else NoAnswer
             raise refusal(str(details)) from error
+
+
+@contextlib.contextmanager
+def _channel(target: str) -> Iterator[grpc.Channel]:
+    """A channel with the caller's certificates, where there are any."""
+    material = own_material()
+    if material is None:
+        with grpc.insecure_channel(target) as channel:
+            yield channel
+        return
+    credentials, options = channel_credentials(material), options_for(server_name())
+    with grpc.secure_channel(target, credentials, options=options) as channel:
+        yield channel

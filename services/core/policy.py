@@ -8,6 +8,7 @@ the JSON schema. All sections are optional, and an empty file is this module's d
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from services.core.authorization import MAX_GRANTS, Grant, problems_of_authorization
 from services.core.signer_policy import SignerPolicy, problems_of_signer
 
 PolicyPath = tuple[str | int, ...]
@@ -139,6 +140,9 @@ class Policy:
     metric_sources: tuple[MetricSource, ...] = field(default=(), metadata={"maximum_count": MAX_METRIC_SOURCES})
     """By which metrics targets are woken from zero. Without any, the autoscaler wakes nothing."""
 
+    authorization: tuple[Grant, ...] = field(default=(), metadata={"maximum_count": MAX_GRANTS})
+    """Who may call what. Without this section nobody may, but on the loopback interface of a service without TLS."""
+
     signer: SignerPolicy = field(default_factory=SignerPolicy)
     """Whose certificate requests the signer signs. Without this section, nobody's."""
 
@@ -159,6 +163,8 @@ def problems_of(policy: Policy) -> Iterator[PolicyProblem]:
     yield from _problems_of_topology(policy.topology)
     yield from _problems_of_ownership(policy.ownership)
     yield from _problems_of_sources(policy.metric_sources)
+    for path, what in problems_of_authorization(policy.authorization):
+        yield PolicyProblem(path=("authorization", *path), what=what)
     for path, what in problems_of_signer(policy.signer).items():
         yield PolicyProblem(path=("signer", *path), what=what)
 

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+from services.contracts.call_rights import access_by
 from services.contracts.dead_letter_box import DeadLetterBox, DeadLetterMetrics
 from services.contracts.policy_file import PolicySource, following_policy
 from services.contracts.streams import STREAMS
@@ -39,7 +40,12 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
         following_policy(settings.config, clock=runtime.clock, registry=runtime.registry) as configured,
         campaigning(settings, runtime) as leadership,
         Mind(policy=policy) as mind,
-        rpc.serve(settings.grpc_address, lambda server: register(server, mind=mind), runtime.readiness),
+        rpc.serve(
+            settings.grpc_address,
+            lambda server: register(server, mind=mind),
+            runtime.readiness,
+            access=access_by(configured, tls=runtime.tls, registry=runtime.registry, clock=runtime.clock),
+        ),
         asyncio.TaskGroup() as group,
     ):
         await mind.take_topology(configured.value.topology)
@@ -67,7 +73,7 @@ async def _work(
     """Connect and decide, for ever."""
     name = f"phalanx-placer/{settings.instance}"
     sequences: dict[str, int] = {}
-    async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness) as bus:
+    async with Bus(url=settings.nats_url, name=name, readiness=runtime.readiness, access=runtime.nats_access) as bus:
         await bus.keep_streams(STREAMS)
         publisher = Publisher(
             bus,

@@ -24,7 +24,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from services.runtime.health import Readiness
 from services.runtime.log import get
-from services.runtime.nats_connection import LASTING, servers_of
+from services.runtime.nats_connection import LASTING, OPEN, NatsAccess, servers_of
 from services.runtime.pulling import Puller, Silence
 from services.runtime.stream_definition import StreamDefinition, configuration_of
 
@@ -85,11 +85,12 @@ class Bus:
     `readiness` shows `nats` as not ready while the connection is down.
     """
 
-    def __init__(self, *, url: str, name: str, readiness: Readiness) -> None:
+    def __init__(self, *, url: str, name: str, readiness: Readiness, access: NatsAccess = OPEN) -> None:
         """Keep what `connect` needs; nothing is opened yet. `url` may be several, separated by commas."""
         self._urls = servers_of(url)
         self._shown = _PASSWORD.sub("", ", ".join(self._urls))
         self._name = name
+        self._access = access
         self._readiness = readiness
         self._client = Client()
         self._context: JetStreamContext | None = None
@@ -119,6 +120,7 @@ class Bus:
                 servers=self._urls,
                 name=self._name,
                 **LASTING,
+                **self._access.options,
                 ping_interval=3,
                 pending_size=64 * 2**20,
                 error_cb=self._on_error,

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -47,8 +48,11 @@ class EmbeddedNats:
     carries messages, so that somebody else can answer for JetStream.
     """
 
-    def __init__(self, *, store_dir: Path | None = None, port: int = 0, has_jetstream: bool = True) -> None:
-        """Keep what `start` needs; port 0 takes a free one."""
+    def __init__(
+        self, *, store_dir: Path | None = None, port: int = 0, has_jetstream: bool = True, further: str = ""
+    ) -> None:
+        """Keep what `start` needs; port 0 takes a free one. `further` is more configuration, as of TLS and users."""
+        self._further = further
         self._has_jetstream = has_jetstream
         self._temporary = None if store_dir else tempfile.TemporaryDirectory(prefix="phalanx-nats-")
         self._directory = store_dir or Path(self._temporary.name if self._temporary else "")
@@ -109,6 +113,19 @@ class EmbeddedNats:
                 f"nats-server did not answer for {START_TIMEOUT_S:g} s:\n{self._log_tail()}"
             ) from error
 
+    def reload(self, *, further: str | None = None) -> None:
+        """Let the server read its configuration and certificates again, as an operator would. Connections stay."""
+        if further is not None:
+            self._further = further
+        (self._directory / "nats-server.conf").write_text(self._configuration())
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
+
+    @property
+    def log_text(self) -> str:
+        """What the server has written so far."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     async def stop(self) -> None:
         """End the server as an operator would."""
         await self._end(is_killed=False)
@@ -132,6 +149,7 @@ class EmbeddedNats:
                 f"log_file: {json.dumps(str(self._log))}",
                 f"max_payload: {MAX_PAYLOAD}",
                 jetstream if self._has_jetstream else "",
+                self._further,
                 "",
             )
         )

@@ -31,7 +31,7 @@ from services.runtime.election import (
     Unanswered,
     Vacant,
 )
-from services.runtime.nats_connection import LASTING, servers_of
+from services.runtime.nats_connection import LASTING, OPEN, NatsAccess, servers_of
 
 BUCKET = "phalanx_leaders"
 MARKER_TTL_S = 60.0
@@ -57,6 +57,7 @@ class LeaderKey:
         candidate: str,
         terms: Terms,
         monotonic: Callable[[], float],
+        access: NatsAccess = OPEN,
     ) -> None:
         """Keep what `open` needs."""
         self._urls = servers_of(url)
@@ -66,6 +67,7 @@ class LeaderKey:
         self._candidate = candidate
         self._terms = terms
         self._monotonic = monotonic
+        self._access = access
         self._client = Client()
         self._has_bucket = False
         self._acquired_at = ""
@@ -81,6 +83,7 @@ class LeaderKey:
                     servers=self._urls,
                     name=self._name,
                     **LASTING,
+                    **self._access.options,
                     ping_interval=1,
                     error_cb=_ignored,
                 )

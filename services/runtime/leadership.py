@@ -192,6 +192,7 @@ async def campaigning(
         candidate=state.candidate,
         terms=state.terms,
         monotonic=runtime.clock.monotonic,
+        access=runtime.nats_access,
     )
     campaign = _Campaign(leadership, key=key, state=state, runtime=runtime)
     campaign.start()

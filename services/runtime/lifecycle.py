@@ -6,10 +6,11 @@ timeout cancels it.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -21,7 +22,10 @@ from structlog.typing import FilteringBoundLogger
 from services.runtime import health, log, telemetry
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.health import Readiness
+from services.runtime.nats_connection import OPEN, NatsAccess, inbox_of
 from services.runtime.settings import CommonSettings, SettingsError, load
+from services.runtime.stopping import cancelled
+from services.runtime.tls import Tls, open_tls
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -46,6 +50,10 @@ class Runtime:
     clock: Clock
     stopping: asyncio.Event
     """Set when the service should take nothing new, finish what it has and return."""
+    tls: Tls | None = None
+    """The certificates of this process; None where it has none."""
+    nats_access: NatsAccess = OPEN
+    """How it connects to NATS."""
 
 
 App = Callable[[S, Runtime], Coroutine[Any, Any, None]]
@@ -86,21 +94,32 @@ def run(
 
 async def _supervised(service_name: str, *, settings: S, app: App[S], provider: trace.TracerProvider) -> int:
     """The service between its first and its last log line."""
-    clock = SystemClock()
+    clock, registry = SystemClock(), _new_registry()
+    try:
+        tls = open_tls(settings.tls_dir, registry=registry)
+    except SettingsError as error:
+        log.get(service_name).error("service.settings", problems=list(error.problems))
+        return EXIT_SETTINGS
+    access = NatsAccess(tls=None if tls is None else tls.client_context(), inbox=inbox_of(service_name))
     runtime = Runtime(
         service=service_name,
         instance=settings.instance,
         readiness=Readiness(clock=clock),
-        registry=_new_registry(),
+        registry=registry,
         tracer=provider.get_tracer(f"phalanx.{service_name}"),
         log=log.get(service_name),
         clock=clock,
         stopping=asyncio.Event(),
+        tls=tls,
+        nats_access=access,
     )
     hurry = asyncio.Event()
     _listen_for_signals(runtime, hurry=hurry)
     try:
-        async with health.serve(settings.http_address, runtime.readiness, runtime.registry) as port:
+        async with (
+            _renewing(tls, clock=clock),
+            health.serve(settings.http_address, runtime.readiness, runtime.registry) as port,
+        ):
             runtime.log.info("service.started", http_port=port)
             # A plain task and not a task group: it has to be given up on when it does not end.
             task = asyncio.create_task(app(settings, runtime))
@@ -109,6 +128,19 @@ async def _supervised(service_name: str, *, settings: S, app: App[S], provider: 
     except Exception:
         runtime.log.exception("service.crashed")
         return EXIT_FAILED
+
+
+@contextlib.asynccontextmanager
+async def _renewing(tls: Tls | None, *, clock: Clock) -> AsyncIterator[None]:
+    """Take new certificates while the service runs."""
+    if tls is None:
+        yield
+        return
+    following = asyncio.create_task(tls.follow(clock=clock), name="following the certificates")
+    try:
+        yield
+    finally:
+        await cancelled([following])
 
 
 def _new_registry() -> CollectorRegistry:
@@ -161,11 +193,21 @@ def _exit_code(task: asyncio.Task[None], *, runtime: Runtime) -> int:
         runtime.log.error("service.cancelled")
         return EXIT_FAILED
     error = task.exception()
-    if isinstance(error, SettingsError):
-        runtime.log.error("service.settings", problems=list(error.problems))
+    if (problems := _settings_problems(error)) is not None:
+        runtime.log.error("service.settings", problems=problems)
         return EXIT_SETTINGS
     if error is not None:
         runtime.log.error("service.crashed", exc_info=error)
         return EXIT_FAILED
     runtime.log.info("service.stopped")
     return EXIT_OK
+
+
+def _settings_problems(error: BaseException | None) -> list[str] | None:
+    """Return what is wrong with the settings, where that is all that went wrong; task groups wrap it."""
+    if isinstance(error, SettingsError):
+        return list(error.problems)
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [_settings_problems(one) for one in error.exceptions]
+    return None if None in found else [problem for one in found for problem in one or ()]

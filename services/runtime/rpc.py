@@ -23,6 +23,7 @@ from opentelemetry import context as trace_context
 from services.runtime import log, telemetry
 from services.runtime.addresses import announce_port
 from services.runtime.health import Readiness
+from services.runtime.rpc_access import Refused, RpcAccess
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 _HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -31,6 +32,11 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Otherwise two processes can share a port by mistake and each gets half of the calls.
     ("grpc.so_reuseport", 0),
+    # Who opens a connection and says nothing, or vanishes without a word, does not hold it for long.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_metadata_size", 16 * 1024),
 )
 
 _log = log.get("rpc")
@@ -46,21 +52,30 @@ async def serve(
     register: Callable[[grpc.aio.Server], Sequence[str]],
     readiness: Readiness,
     *,
-    credentials: grpc.ServerCredentials | None = None,
-    max_calls: int = 1000,
+    access: RpcAccess | None = None,
     grace_s: float = 1.0,
 ) -> AsyncIterator[int]:
     """Serve what `register` adds (it returns the full service names); yields the bound port, announced as `grpc`.
 
+    Without `access` there are no certificates and no rights, which is allowed on the loopback interface alone:
+    SettingsError says so.
+
     grpc.health.v1 says SERVING while readiness holds, for the server and for each service.
     At the end, calls in flight get `grace_s`; streams that never end are cut then.
     """
-    server = grpc.aio.server(interceptors=[_Boundary()], options=_OPTIONS, maximum_concurrent_rpcs=max_calls)
+    access = access or RpcAccess()
+    access.check_address(address)
+    server = grpc.aio.server(
+        interceptors=[_Boundary(access)],
+        options=_OPTIONS,
+        # Beyond what is refused with a sentence and counted, the library refuses without either.
+        maximum_concurrent_rpcs=2 * access.max_calls,
+    )
     names = tuple(register(server))
     health = grpc_health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((*names, _HEALTH_SERVICE, reflection.SERVICE_NAME), server)
-    port = _bind(server, address=address, credentials=credentials)
+    port = _bind(server, address=address, credentials=None if access.tls is None else access.tls.server_credentials())
     async with _mirrored(readiness, health=health, names=("", *names)):
         await server.start()
         announce_port("grpc", port=port)
@@ -111,7 +126,10 @@ async def _mirrored(
 
 
 class _Boundary(grpc.aio.ServerInterceptor):
-    """Continues the caller's trace and turns exceptions into INTERNAL with an id."""
+    """Lets in whom the access allows, continues the caller's trace and turns exceptions into INTERNAL with an id."""
+
+    def __init__(self, access: RpcAccess) -> None:
+        self._access = access
 
     async def intercept_service(
         self,
@@ -122,7 +140,7 @@ class _Boundary(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        call = functools.partial(_guarded, method=handler_call_details.method)
+        call = functools.partial(_guarded, method=handler_call_details.method, access=self._access)
         parts = {
             "request_deserializer": handler.request_deserializer,
             "response_serializer": handler.response_serializer,
@@ -138,33 +156,36 @@ class _Boundary(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(call(handler.stream_stream), **parts)
 
 
-def _guarded(behavior: Callable[..., Any], *, method: str) -> Callable[..., Any]:
+def _guarded(behavior: Callable[..., Any], *, method: str, access: RpcAccess) -> Callable[..., Any]:
     """The handler with trace and error boundary; asynchronous functions and generators alike."""
     if inspect.isasyncgenfunction(behavior):
 
         async def stream(request: object, context: _Call) -> AsyncIterator[object]:
-            async with _boundary(context, method=method):
+            async with _boundary(context, method=method, access=access):
                 async for item in behavior(request, context):
                     yield item
 
         return stream
 
     async def single(request: object, context: _Call) -> object:
-        async with _boundary(context, method=method):
+        async with _boundary(context, method=method, access=access):
             return await behavior(request, context)
 
     return single
 
 
 @asynccontextmanager
-async def _boundary(context: _Call, *, method: str) -> AsyncIterator[None]:
+async def _boundary(context: _Call, *, method: str, access: RpcAccess) -> AsyncIterator[None]:
     # Every call runs in a task of its own, so the attached context ends with it.
     if (caller := telemetry.extract(_text_metadata(context))) is not None:
         trace_context.attach(caller)
     try:
-        yield
+        with access.admitted(context, method=method):
+            yield
     except grpc.aio.AbortError:
         raise  # the handler's own, deliberate answer
+    except Refused as refusal:
+        await context.abort(refusal.code, refusal.message)
     except Exception:  # noqa: BLE001 - the boundary of the process
         error_id = secrets.token_hex(6)
         _log.exception("rpc.failed", method=method, error_id=error_id)

@@ -21,7 +21,9 @@ from services.runtime.field_docs import field_docs
 PREFIX = "PHALANX_"
 SANDBOX_PREFIX = "PHALANX_SANDBOX_"
 _SERVICE_HOST = "_SERVICE_HOST"
-SHARED_VARIABLES = ("PHALANX_KUBECONFIG", "PHALANX_LEADER_ELECTION", "PHALANX_PLACER")
+TLS_SERVER_NAME_VARIABLE = "PHALANX_TLS_SERVER_NAME"
+"""Read by the commands alone."""
+SHARED_VARIABLES = ("PHALANX_KUBECONFIG", "PHALANX_LEADER_ELECTION", "PHALANX_PLACER", TLS_SERVER_NAME_VARIABLE)
 """Variables that are no mistake where nobody reads them: one environment may serve several services and commands."""
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|SECRET|CREDENTIAL", re.IGNORECASE)
@@ -89,6 +91,9 @@ class CommonSettings:
 
     config: Path | None = None
     """The configuration file, the same for all services (docs/config.md). Unset: its defaults."""
+
+    tls_dir: Path | None = None
+    """Folder with `tls.crt`, `tls.key` and `ca.crt`, re-read when it changes (docs/tls.md). Unset: no certificates."""
 
     log_level: str = choice("info", options=("debug", "info", "warning", "error"))
     """Lowest level that is logged."""

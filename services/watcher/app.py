@@ -27,7 +27,12 @@ async def run(settings: WatcherSettings, runtime: Runtime) -> None:
     # Before the bus is: a connection alone would make this process look ready.
     for watched in WATCHED_KINDS:
         runtime.readiness.set(f"watch:{watched.kind.value}", ready=False, detail="waiting for the bus")
-    bus = Bus(url=settings.nats_url, name=f"phalanx-watcher-{settings.instance}", readiness=runtime.readiness)
+    bus = Bus(
+        url=settings.nats_url,
+        name=f"phalanx-watcher-{settings.instance}",
+        readiness=runtime.readiness,
+        access=runtime.nats_access,
+    )
     stream = JetStreamCluster(bus, instance=settings.instance, clock=runtime.clock, tracer=runtime.tracer)
     async with (
         following_policy(settings.config, clock=runtime.clock, registry=runtime.registry),

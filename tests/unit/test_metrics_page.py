@@ -16,6 +16,8 @@ from services.placer.metrics import PlacerMetrics
 from services.runtime import telemetry
 from services.runtime.followed_file import FollowedFileMetrics
 from services.runtime.leadership import LeadershipMetrics
+from services.runtime.rpc_access import RpcMetrics
+from services.runtime.tls import TlsMetrics
 from services.signer.metrics import SignerMetrics
 from services.watcher.metrics import Metrics as WatcherMetrics
 
@@ -26,6 +28,8 @@ SERVICES: dict[str, Callable[[CollectorRegistry], object]] = {
     "binder": BinderMetrics,
     "autoscaler": lambda registry: (AutoscalerMetrics(registry), WakingMetrics(registry)),
     "signer": SignerMetrics,
+    "certificates": TlsMetrics,
+    "calls": RpcMetrics,
     "election": LeadershipMetrics,
     "configuration file": FollowedFileMetrics,
     "dead letters": DeadLetterMetrics,

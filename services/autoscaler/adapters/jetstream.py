@@ -22,7 +22,7 @@ from services.core.policy import JetStreamSource
 from services.runtime.backoff import connecting
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
-from services.runtime.nats_connection import LASTING, servers_of
+from services.runtime.nats_connection import LASTING, OPEN, NatsAccess, servers_of
 
 CONDITION = "metric sources"
 REQUEST_TIMEOUT_S = 5.0
@@ -36,10 +36,11 @@ class JetStreamQueues:
     After a lost connection each subscription is hinted at once: what was published meanwhile came without a hint.
     """
 
-    def __init__(self, *, url: str, name: str, clock: Clock, readiness: Readiness) -> None:
+    def __init__(self, *, url: str, name: str, clock: Clock, readiness: Readiness, access: NatsAccess = OPEN) -> None:
         """Keep what connecting needs. `url` may be several, separated by commas."""
         self._urls = servers_of(url)
         self._name = name
+        self._access = access
         self._clock = clock
         self._readiness = readiness
         self._client = Client()
@@ -62,6 +63,7 @@ class JetStreamQueues:
                     servers=self._urls,
                     name=self._name,
                     **LASTING,
+                    **self._access.options,
                     ping_interval=3,
                     error_cb=self._on_error,
                     reconnected_cb=self._on_reconnected,

@@ -16,6 +16,8 @@ from services.contracts.pb.placement.v1.placement_service_pb2_grpc import Placem
 from services.core.fitting import DoesNotFit, Fit, Fits, FitUnknown
 from services.core.scaling import Autoscaler
 from services.runtime.kube import KubeClient, KubeFault
+from services.runtime.rpc_channel import RenewedChannel
+from services.runtime.tls import Tls
 
 ASK_TIMEOUT_S = 1.0
 """For the target and for the placer, each: whoever wakes has no time for more, and goes on without an answer."""
@@ -27,17 +29,18 @@ _KEPT_OF_METADATA = ("name", "namespace", "labels")
 class PlacerFit:
     """Satisfies `services.autoscaler.ports.Placer`."""
 
-    def __init__(self, client: KubeClient, *, target: str) -> None:
+    def __init__(self, client: KubeClient, *, target: str, tls: Tls | None = None) -> None:
         """Use an open client; the placer at `target` (HOST:PORT) is first asked when it is needed."""
+        self._tls = tls
         self._client = client
         self._target = target
-        self._channel: grpc.aio.Channel | None = None
+        self._channel: RenewedChannel | None = None
 
     async def __aenter__(self) -> Self:
         """Make the channel; it connects by itself, and again after each outage."""
         # The pause between two attempts to connect would else grow to minutes after a long outage.
         options = (("grpc.max_reconnect_backoff_ms", 1000),)
-        self._channel = grpc.aio.insecure_channel(self._target, options=options)
+        self._channel = RenewedChannel(self._target, tls=self._tls, options=options)
         return self
 
     async def __aexit__(
@@ -58,7 +61,8 @@ class PlacerFit:
             return FitUnknown(why=f"was not asked, because {autoscaler.target} cannot be read: {error}")
         question = pb.PlanRequest(manifests=orjson.dumps(manifest), all_schedulers=True)
         try:
-            answer = await PlacementServiceStub(self._channel).Plan(question, timeout=ASK_TIMEOUT_S)
+            async with self._channel.calling() as channel:
+                answer = await PlacementServiceStub(channel).Plan(question, timeout=ASK_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             return FitUnknown(why=f"at {self._target} has no answer: {error.details() or error.code().name}")
         return _fit(answer)

@@ -1,8 +1,7 @@
 """What the tests of the signer do on a real API server: pods, requests as the kubelet makes them, their answers."""
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from services.cli.processes import LocalProcess
 from services.runtime.kube import KubeClient
 from tests.e2e.kubernetes import rights
+from tests.e2e.waiting import eventually
 from tests.kubernetes.cluster import Cluster
 from tests.pki import certificate_request
 
@@ -21,7 +21,6 @@ SIGNER = "phalanx.dev/mtls"
 BUNDLE_PATH = "/apis/certificates.k8s.io/v1/clustertrustbundles/phalanx.dev:mtls:ca"
 SECRET_PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/phalanx-signer-ca"
 REQUESTS = "/apis/certificates.k8s.io/v1/namespaces/{}/podcertificaterequests"
-PATIENCE_S = 60.0
 
 POLICY = """\
 signer:
@@ -32,18 +31,6 @@ signer:
       usages: [clientAuth, serverAuth]
       lifetimeHours: 2
 """
-
-
-async def eventually(is_true: Callable[[], Any], *, what: str) -> Any:
-    """Wait until an asynchronous look returns something, and return that."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                if found := await is_true():
-                    return found
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE_S:g} s: {what}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

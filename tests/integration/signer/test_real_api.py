@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from services.cli.processes import LocalProcess
 from services.runtime.kube import KubeClient
 from services.signer.certificates import certificates_in
-from tests.integration.signer.cluster import SECRET_PATH, Scene, eventually, prepare
+from tests.e2e.waiting import eventually
+from tests.integration.signer.cluster import SECRET_PATH, Scene, prepare
 from tests.kubernetes.cluster import Cluster, ClusterConfig
 from tests.kubernetes.fixtures import require_binaries
 from tests.pki import TestAuthority
@@ -137,7 +138,7 @@ async def test_the_authority_is_replaced_while_two_signers_answer(scene: Scene) 
             return "" if is_trusted(chain, old) else chain
 
         numbers = iter(range(1000))
-        after = await eventually(lambda: is_new(f"r-{next(numbers)}"), what="the new authority signs")
+        after = await eventually(lambda: is_new(f"r-{next(numbers)}"), what="the new authority signs", timeout_s=60)
         assert len(certificates_in(await scene.bundle())) == 2
         # A signer that begins anew finds all of it.
         process.kill()

@@ -25,8 +25,9 @@ SCHEMA = ROOT / "deploy" / "config" / "phalanx.schema.json"
 def test_the_example_says_what_it_means() -> None:
     """It shows every section."""
     said = read_policy(EXAMPLE.read_bytes(), name="x")
+    assert [one.reads for one in said.authorization] == [(), ("PHALANX_PLACEMENT",)]
     assert {one.service_account for one in said.signer.identities} >= {"phalanx-placer", "phalanx-nats", "trainer"}
-    assert replace(said, signer=SignerPolicy()) == Policy(
+    assert replace(said, signer=SignerPolicy(), authorization=()) == Policy(
         topology=TopologyPolicy(
             levels=(
                 TopologyLevel(name="zone", node_label="topology.kubernetes.io/zone"),
@@ -66,7 +67,7 @@ def test_every_key_is_described() -> None:
     assert undescribed({**policy_schema(), "description": "root"}, "") == []
 
 
-@pytest.mark.parametrize("section", ["queues", "authorization", "signers"])
+@pytest.mark.parametrize("section", ["queues", "authorizations", "signers"])
 def test_a_section_of_another_version_is_a_mistake(section: str) -> None:
     """Silently passed over, it would look as if it were in force."""
     with pytest.raises(UnusableFile, match=f"f:1: {section}: no such key in this version; "):
