@@ -21,10 +21,7 @@ from services.runtime.nats_connection import NatsAccess
 from services.runtime.rpc_channel import RenewedChannel
 from tests.e2e.waiting import until
 from tests.integration.tls import CALLER, SERVER, Side, TestAuthority, access, nats_tls, side
-from tests.nats_server import nats_server
 from tests.pki import Pair
-
-__all__ = ["nats_server"]
 
 HEALTH = "grpc.health.v1.Health"
 PATIENCE_S = 30.0
@@ -187,16 +184,13 @@ async def test_the_bus_goes_on_while_both_sides_are_renewed(tmp_path: Path) -> N
         assert len(seen) == sent[0] == 31
 
 
-async def test_the_bus_never_speaks_in_the_clear(nats_server: EmbeddedNats, tmp_path: Path) -> None:
+async def test_the_bus_never_speaks_in_the_clear(tmp_path: Path) -> None:
     """A server that says there is no TLS, or somebody who says so in its name, gets no connection."""
     rotation, readiness = Rotation(tmp_path), Readiness()
-    bus = Bus(
-        url=nats_server.url,
-        name="test",
-        readiness=readiness,
-        access=NatsAccess(tls=rotation.client.tls.client_context()),
-    )
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(2), bus:
-            raise AssertionError("connected without TLS")
+    access = NatsAccess(tls=rotation.client.tls.client_context())
+    async with EmbeddedNats() as nats:
+        bus = Bus(url=nats.url, name="test", readiness=readiness, access=access)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2), bus:
+                raise AssertionError("connected without TLS")
     assert not readiness.is_ready
