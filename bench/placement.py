@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.placement_devices import claiming_gang, device_inventory, slice_of
 from services.core.constraints import LabelSelector, NodeRequirement, PodRules, PodTerm, SpreadConstraint
 from services.core.gangs import Gang, assemble, group_gang_id
 from services.core.inventory import Inventory
@@ -47,6 +48,7 @@ class Row:
     is_placed: bool = True
     goal_ms: float | None = None
     levels: tuple[TopologyLevel, ...] = ()
+    touch: Callable[[Inventory, int], None] = lambda inventory, number: inventory.put_node(node(number))
 
 
 def node(index: int, *, gpus: int = GPUS) -> Node:
@@ -130,6 +132,26 @@ def rows() -> list[Row]:
         Row(name="100 pods apart by hostname", members=gang(100, gpus=2, rules=apart), inventory=half),
         Row(name="100 pods, zone spread of skew 1", members=gang(100, gpus=2, rules=spread), inventory=half),
         Row(name="20 pods that must share a rack", members=gang(20, gpus=2, rules=together), inventory=half),
+        *device_rows(),
+    ]
+
+
+def device_rows() -> list[Row]:
+    """Return the decisions about claims of devices."""
+    inventory, _ = device_inventory()
+
+    def touch(inventory: Inventory, number: int) -> None:
+        inventory.devices.put(slice_of(number, version=number + 2))
+
+    return [
+        Row(
+            name="512 claims of 2 devices, eight selectors, matchAttribute",
+            members=claiming_gang(),
+            inventory=inventory,
+            goal_ms=500.0,
+            touch=touch,
+        ),
+        Row(name="8 such claims", members=claiming_gang(8), inventory=inventory, touch=touch),
     ]
 
 
@@ -137,8 +159,8 @@ def measure(row: Row, *, rounds: int) -> list[float]:
     """Return milliseconds of each round; the first, in which nodes are judged for the first time, is not among them."""
     times_ms = []
     for number in range(rounds + 1):
-        # A node changes, as one always has.
-        row.inventory.put_node(node(number))
+        # A node changes, as one always has, or a slice.
+        row.touch(row.inventory, number)
         item = as_gang(row.members)
         started_s = time.perf_counter()
         snapshot = row.inventory.snapshot(row.members)

@@ -75,7 +75,14 @@ class Examiner:
         cluster = self._world.cluster
         return Examined(
             readings=readings,
-            misfits=misfits_of(cluster, gang=state.gang, pods=pods, promised=promised, placed=placed),
+            misfits=misfits_of(
+                cluster,
+                gang=state.gang,
+                pods=pods,
+                promised=promised,
+                placed=placed,
+                claims=self._world.claims_of(state.id),
+            ),
             beside=placed_beside(cluster, gang=state.gang, members=state.members),
             allows_delete=allows_delete(cluster, gang=state.gang),
             shared=self._shared({one.node for one in instruction.members}),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.contracts.streams import MAX_MESSAGE_BYTES
-from services.core.cluster import Cluster, Effects
+from services.core.allocations import ClaimAllocation
+from services.core.cluster import Cluster
 from services.core.decisions import (
     Committed,
     Decision,
@@ -19,7 +20,8 @@ from services.core.decisions import (
     Waiting,
     written_members,
 )
-from services.core.holding import hold, recall
+from services.core.effects import Effects
+from services.core.holding import hold, recall, still_there
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.objections import EPOCH, Circumstances, objection_to
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
@@ -84,6 +86,7 @@ class World:
                 # A repeated one, or one that a later round has answered, takes nothing back.
                 for member in repairing.open if is_news else ():
                     self.cluster.withdraw(member.uid)
+                    self.cluster.claims.leave([member.uid])
             case Committed() | Refused() | RolledBack():
                 self._end(decision)
             case _:
@@ -151,12 +154,19 @@ class World:
             is_known = is_known or self.ledger.has_ended(promise.transaction)
             if not is_known and promise.uid not in live:
                 self.cluster.withdraw(promise.uid)
+                self.cluster.claims.leave([promise.uid])
 
     def promise(self, transaction: TransactionId) -> None:
         """Hold what the transaction still promises, as far as its pods are known and not yet bound."""
         found = self.ledger.transaction(transaction)
         if found is not None:
-            hold(self.cluster, found.gang, members=found.held, transaction=transaction)
+            claims = found.proposal.claims
+            hold(self.cluster, found.gang, members=found.held, transaction=transaction, claims=claims)
+
+    def claims_of(self, transaction: TransactionId) -> tuple[ClaimAllocation, ...]:
+        """Return the devices that the last round of a transaction promised."""
+        found = self.ledger.transaction(transaction)
+        return () if found is None else found.proposal.claims
 
     def has_ended(self, transaction: TransactionId) -> bool:
         """Tell whether the stream, as it is known now, says that the transaction has ended."""
@@ -203,6 +213,7 @@ class World:
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in written:
                 self.cluster.withdraw(promise.uid)
+        self.cluster.claims.end(decision.transaction, kept=still_there(self.cluster, decision.gang, members))
 
     def _note_setback(self, gang: GangId) -> None:
         self.setbacks[gang] = None

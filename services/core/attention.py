@@ -74,6 +74,8 @@ class GangRecord:
     #: Whether other pods, or storage, may decide on its members: then amounts alone do not say what could help.
     minds_pods: bool = False
     minds_storage: bool = False
+    minds_devices: bool = False
+    minds_classes: bool = False
     #: The last answer, with present numbers.
     answer: Waiting | None = None
     since: datetime | None = None

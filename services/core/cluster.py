@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from services.core.claim_promises import ClaimPromises
+from services.core.effects import NOTHING, Effects, Promise, asks_less, may_help, placement_view
 from services.core.gangs import Gang, assemble, group_gang_id, is_ours
 from services.core.grouping import SOURCE_KINDS, Grouping, Moved, ObjectKey, source_key
 from services.core.inventory import Inventory, Snapshot
@@ -17,6 +19,7 @@ from services.core.objects import (
     ClusterChange,
     CsiNode,
     Deleted,
+    DeviceObject,
     GangId,
     GroupSource,
     Job,
@@ -29,7 +32,6 @@ from services.core.objects import (
     PodGroup,
     StorageClass,
     StorageObject,
-    TransactionId,
     Uid,
     Volume,
     VolumeClaim,
@@ -41,6 +43,13 @@ from services.core.versions import is_end_of, is_older
 
 NEEDED_KINDS = (Kind.NODE, Kind.POD)
 """Kinds that must be followed before anything is decided."""
+DEVICE_KINDS = (
+    Kind.RESOURCE_SLICE,
+    Kind.RESOURCE_CLAIM,
+    Kind.RESOURCE_CLAIM_TEMPLATE,
+    Kind.DEVICE_CLASS,
+    Kind.DEVICE_TAINT_RULE,
+)
 OPTIONAL_KINDS = (
     Kind.POD_GROUP,
     Kind.NAMESPACE,
@@ -48,39 +57,10 @@ OPTIONAL_KINDS = (
     Kind.PERSISTENT_VOLUME,
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
+    *DEVICE_KINDS,
 )
 """Kinds that must be followed, or known to be absent, before anything is decided."""
 _KIND_NAMES = frozenset(kind.value for kind in Kind)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """A member that is promised to a node, and not yet seen there."""
-
-    uid: Uid
-    gang: GangId
-    transaction: TransactionId
-    node: NodeName
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effects:
-    """What a change may have altered: gangs by themselves, nodes that may have room now, and what rules look at.
-
-    `moved` are pods that came into another gang, or became certain members, by the change of another object.
-    `moves_pods` is true where pods came, left, or look different to affinity and spread; `moves_storage` where claims,
-    volumes or what can be attached changed.
-    """
-
-    gangs: frozenset[GangId] = frozenset()
-    roomier_nodes: frozenset[NodeName] = frozenset()
-    moved: tuple[Pod, ...] = ()
-    moves_pods: bool = False
-    moves_storage: bool = False
-
-
-NOTHING = Effects()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,10 +77,14 @@ class Cluster:
     trusts_unseen: bool = False
     #: Declarations and owners that are not in these books, as those of the live cluster for an imagined one.
     find_elsewhere: Callable[[SourceKey], PodGroup | Source | None] = nowhere
+    #: Devices that are promised and not seen in their claims yet.
+    claims: ClaimPromises = field(init=False)
     _grouping: Grouping = field(init=False)
 
     def __post_init__(self) -> None:
         """Let the books of gangs read those of pods."""
+        books = self.inventory.devices
+        self.claims = ClaimPromises(charge=books.hold, release=books.release, is_allocated=books.has)
         self._grouping = Grouping(
             find_pod=self._pods.get, trusts_unseen=self.trusts_unseen, find_elsewhere=self._owner_elsewhere
         )
@@ -237,8 +221,12 @@ class Cluster:
         if known == pod:
             return NOTHING
         freed = self._forget(key) if known is not None else set()
+        is_freeing = (pod.is_finished or (pod.is_terminating and not pod.node)) and self.claims.leave(
+            [pod.metadata.uid]
+        )
         if known is not None and known.metadata.uid != pod.metadata.uid:
             freed |= self._withdrawn(known.metadata.uid)
+            is_freeing |= self.claims.leave([known.metadata.uid])
         if pod.node or pod.is_terminating or pod.is_finished:
             freed |= self._withdrawn(pod.metadata.uid)
         self._pods[key] = pod
@@ -246,13 +234,14 @@ class Cluster:
         if pod.node and not pod.is_finished:
             self.inventory.place(pod, on=pod.node)
         moved = self._grouping.put_pod(pod)
-        if pod.node and not pod.is_finished and (known is None or not _asks_less(pod, than=known)):
+        if pod.node and not pod.is_finished and (known is None or not asks_less(pod, than=known)):
             freed.discard(pod.node)
         return Effects(
             gangs=moved.gangs,
             roomier_nodes=frozenset(freed),
             moved=moved.pods,
             moves_pods=bool(pod.node) or (known is not None and bool(known.node)) or bool(freed),
+            moves_devices=is_freeing,
         )
 
     def _delete_pod(self, metadata: Metadata) -> Effects:
@@ -262,7 +251,13 @@ class Cluster:
             return NOTHING
         freed = self._forget(key) | self._withdrawn(known.metadata.uid)
         moved = self._grouping.remove_pod(metadata)
-        return Effects(gangs=moved.gangs, roomier_nodes=frozenset(freed), moved=moved.pods, moves_pods=bool(freed))
+        return Effects(
+            gangs=moved.gangs,
+            roomier_nodes=frozenset(freed),
+            moved=moved.pods,
+            moves_pods=bool(freed),
+            moves_devices=self.claims.leave([known.metadata.uid]),
+        )
 
     def _withdrawn(self, uid: Uid) -> set[NodeName]:
         """Give a promise up, and return its node as a set."""
@@ -283,8 +278,9 @@ class Cluster:
         if known is not None and is_older(group.metadata, than=known.metadata):
             return NOTHING
         self._groups[key] = group
+        self.inventory.devices.put_group(group)
         # Our own status writes come back here; they change nothing that placement reads.
-        same = known is not None and _placement_view(known) == _placement_view(group)
+        same = known is not None and placement_view(known) == placement_view(group)
         return NOTHING if same else Effects(gangs=frozenset({group_gang_id(group)}))
 
     def _delete_group(self, metadata: Metadata) -> Effects:
@@ -293,6 +289,7 @@ class Cluster:
         if known is None or not is_end_of(known.metadata, tombstone=metadata):
             return NOTHING
         del self._groups[key]
+        self.inventory.devices.remove_group(metadata)
         return Effects(gangs=frozenset({group_gang_id(known)}))
 
     def _apply_source(self, item: GroupSource | Job) -> Effects:
@@ -339,6 +336,24 @@ class Cluster:
         self.inventory.storage.remove(kind, metadata)
         return Effects(moves_storage=True)
 
+    def _apply_device(self, item: DeviceObject) -> Effects:
+        known = self.inventory.devices.known(item.kind, item.metadata)
+        if known is not None and (known == item or is_older(item.metadata, than=known.metadata)):
+            return NOTHING
+        is_news = self.inventory.devices.put(item) and may_help(item, known)
+        if item.kind is Kind.RESOURCE_CLAIM:
+            self.claims.seen(item.metadata)
+        return Effects(moves_devices=is_news, moves_classes=item.kind is Kind.DEVICE_CLASS)
+
+    def _delete_device(self, metadata: Metadata, *, kind: Kind) -> Effects:
+        known = self.inventory.devices.known(kind, metadata)
+        if known is None or not is_end_of(known.metadata, tombstone=metadata):
+            return NOTHING
+        is_news = self.inventory.devices.remove(kind, metadata)
+        if kind is Kind.RESOURCE_CLAIM:
+            is_news |= self.claims.gone(known.metadata)
+        return Effects(moves_devices=is_news)
+
     def _apply_watch(self, state: WatchState) -> Effects:
         # A watcher of a later release follows kinds that this one does not know, and does not need.
         if state.metadata.name not in _KIND_NAMES:
@@ -363,6 +378,7 @@ _APPLICATIONS: Mapping[type, Callable[[Cluster, Any], Effects]] = {
     Volume: Cluster._apply_storage,  # noqa: SLF001
     StorageClass: Cluster._apply_storage,  # noqa: SLF001
     CsiNode: Cluster._apply_storage,  # noqa: SLF001
+    DeviceObject: Cluster._apply_device,  # noqa: SLF001
     WatchState: Cluster._apply_watch,  # noqa: SLF001
 }
 _DELETIONS: Mapping[Kind, Callable[[Cluster, Metadata], Effects]] = {
@@ -374,22 +390,5 @@ _DELETIONS: Mapping[Kind, Callable[[Cluster, Metadata], Effects]] = {
         kind: partial(Cluster._delete_storage, kind=kind)  # noqa: SLF001
         for kind in (Kind.PERSISTENT_VOLUME_CLAIM, Kind.PERSISTENT_VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE)
     },
+    **{kind: partial(Cluster._delete_device, kind=kind) for kind in DEVICE_KINDS},  # noqa: SLF001
 }
-
-
-def _asks_less(pod: Pod, *, than: Pod) -> bool:
-    """Tell whether a pod asks for less of anything than it did, as after a resize in place."""
-    return any(pod.requests.get(resource, 0) < amount for resource, amount in than.requests.items())
-
-
-def _placement_view(group: PodGroup) -> tuple[object, ...]:
-    meta = group.metadata
-    return (
-        meta.uid,
-        group.min_count,
-        group.is_gang,
-        group.priority,
-        group.topology_keys,
-        meta.deleted_at,
-        meta.annotations,
-    )

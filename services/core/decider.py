@@ -5,14 +5,12 @@ and no others. It never reads a clock: moments are arguments, and `next_due` say
 Decisions take effect here when they are made; `reject` takes one back that could not be published.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, retry_at, transaction_id
-from services.core.cluster import Cluster, Promise
+from services.core.cluster import Cluster
 from services.core.decisions import (
-    Assignment,
     Decision,
     Degraded,
     DegradedPolicy,
@@ -24,15 +22,16 @@ from services.core.decisions import (
     written_members,
 )
 from services.core.degraded import release, stand_ins
+from services.core.effects import Promise
 from services.core.gangs import Gang
-from services.core.holding import hold, recall
+from services.core.holding import hold, recall, still_there
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.mending import Mending
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.proposing import is_unseen, proposal_of
 from services.core.reasons import Reason, codes
 from services.core.rejections import Rejections, is_rejected
-from services.core.repairing import Unplaced, hold_room, next_round, room_for
+from services.core.repairing import HELD, Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
 from services.core.trying import Hopeless, try_gang
 from services.core.waking import Opening, Wants, is_arrival, is_complete, note_refusal
@@ -100,7 +99,13 @@ class Decider:
             case Proposed():
                 after = self.ledger.transaction(decision.transaction)
                 if after is not None and after is not before:
-                    self._hold_for(after.gang, after.held, transaction=after.id)
+                    self._roomier |= hold(
+                        self.cluster,
+                        after.gang,
+                        members=after.held,
+                        transaction=after.id,
+                        claims=after.proposal.claims,
+                    )
             case Repairing() as repairing:
                 after = self.ledger.transaction(decision.transaction)
                 if after is not before:
@@ -132,6 +137,7 @@ class Decider:
         finally:
             for promise in held:
                 self.cluster.inventory.leave(promise.uid)
+            self.cluster.claims.end(HELD)
         return tuple(outcomes)
 
     def next_due(self, now: datetime) -> datetime | None:
@@ -248,11 +254,11 @@ class Decider:
         snapshot = self.cluster.snapshot(gang.open)
         excluded = self.rejections.excluded(gang.open)
         match try_gang(gang, snapshot, excluded_nodes=excluded, topology=self.policy.topology):
-            case Placement(nodes=nodes):
-                event = proposal_of(gang, nodes=nodes, cluster=self.cluster, policy=self.policy, now=now)
+            case Placement() as placement:
+                event = proposal_of(gang, placement, cluster=self.cluster, policy=self.policy, now=now)
                 return [self._propose(gang.id, self._transaction_id(gang.id, now), event, now=now)]
             case Refusal() as refusal:
-                note_refusal(record, gang.open, needed=gang.needed)
+                note_refusal(record, gang.open, needed=gang.needed, devices=snapshot.devices)
                 return self._wait(gang, refusal.reasons, placeable=refusal.placeable, now=now)
             case Hopeless(reasons=reasons):
                 record.least = None
@@ -357,7 +363,7 @@ class Decider:
         # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
         # before it, and the node would look free for a moment. The proposal itself may be one that was never read.
         written = written_members(decision.event)
-        self._hold_for(decision.gang, written, transaction=decision.transaction)
+        self._roomier |= hold(self.cluster, decision.gang, members=written, transaction=decision.transaction)
         if transaction is None:
             return
         record = self._records[decision.gang]
@@ -365,6 +371,8 @@ class Decider:
         for promise in [one for one in self.cluster.promises().values() if one.transaction == decision.transaction]:
             if promise.uid not in bound:
                 self._withdraw(promise.uid)
+        if self.cluster.claims.end(decision.transaction, kept=still_there(self.cluster, decision.gang, written)):
+            self._awake |= self._wants.minding_devices
         is_release_done = isinstance(decision.event, RolledBack) and transaction.proposal.is_release
         if isinstance(decision.event, Refused | RolledBack) and not is_release_done:
             record.failures += 1
@@ -384,9 +392,7 @@ class Decider:
         self._awake |= opening.gangs
         return opening
 
-    def _hold_for(self, gang_id: GangId, members: Iterable[Assignment], *, transaction: TransactionId) -> None:
-        self._roomier |= hold(self.cluster, gang_id, members=members, transaction=transaction)
-
     def _withdraw(self, uid: Uid) -> None:
         node = self.cluster.withdraw(uid)
         self._roomier |= set() if node is None else {node}
+        self._awake |= self._wants.minding_devices if self.cluster.claims.leave([uid]) else set()

@@ -15,6 +15,7 @@ from services.core.durations import DurationError, parse_duration
 from services.core.gangs import Gang
 from services.core.names import ALLOW_DELETE_ANNOTATION, DEGRADED_POLICY_ANNOTATION, DEGRADED_TIMEOUT_ANNOTATION
 from services.core.objects import NodeName, Pod, Uid
+from services.core.pod_devices import anew
 from services.core.reasons import Reason, ReasonCode
 from services.core.rejections import is_rejected
 
@@ -65,6 +66,7 @@ def stand_ins(gang: Gang) -> tuple[Pod, ...]:
             usual,
             node=NodeName(""),
             phase="Pending",
+            devices=anew(usual.devices),
             metadata=replace(usual.metadata, name=f"missing-{number}", uid=Uid(f"missing {number} of {gang.id}")),
         )
         for number in range(count)

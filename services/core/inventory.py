@@ -4,12 +4,14 @@ The inventory is kept current event by event; a snapshot of it is a few array co
 is judged of every node once (`services.core.judgements`) is kept, and renewed for the nodes that change.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.devices.books import DeviceBooks
+from services.core.devices.inventory import Devices
 from services.core.judgements import Judgements, Verdicts
 from services.core.labels import NamespaceLabels
 from services.core.node_rules import Constraints, constraints_of
@@ -48,10 +50,13 @@ class Snapshot:
     judgements: Judgements
     occupants: Occupants
     storage: Storage
+    devices: Devices
     namespaces: NamespaceLabels
     mix: Mapping[Size, int]
     """The sizes seen lately, for which room should stay useful."""
     preemptible: Preemptible
+    offered: Amounts
+    """What each node has in all, with rows and columns as in `free`."""
     ignored: frozenset[Uid] = frozenset()
     """Occupants that count for nothing: those whose own places are in question."""
     placed: dict[Uid, Occupant] = field(default_factory=dict)
@@ -60,6 +65,17 @@ class Snapshot:
     def node_count(self) -> int:
         """Number of nodes that exist."""
         return len(self.rows)
+
+    def offers(self, resource: str) -> NDArray[np.bool_]:
+        """Return the nodes that have any of a resource, whoever uses it."""
+        found: NDArray[np.bool_] = self.offered[:, self.columns[resource]] > 0
+        return found
+
+    def give_back(self, pod: Pod, *, node: NodeName) -> None:
+        """Count as free again what a pod would have taken that is not placed after all."""
+        for resource, amount in pod.requests.items():
+            if resource in self.columns:
+                self.free[self.rows[node], self.columns[resource]] += amount
 
     def everybody(self) -> Iterable[Occupant]:
         """Return all that hold a place and have rules that concern others: occupants, and whom this decision placed."""
@@ -122,6 +138,25 @@ class Snapshot:
         return self.judgements.verdicts(constraints)[: len(self.names)] if known is None else known
 
 
+class _NodesByName(Mapping[NodeName, Node]):
+    """The nodes of an inventory as they are, without a copy."""
+
+    def __init__(self, inventory: "Inventory") -> None:
+        self._inventory = inventory
+
+    def __getitem__(self, name: NodeName) -> Node:
+        node = self._inventory.node(name)
+        if node is None:
+            raise KeyError(name)
+        return node
+
+    def __iter__(self) -> Iterator[NodeName]:
+        return (NodeName(node.metadata.name) for node in self._inventory.nodes())
+
+    def __len__(self) -> int:
+        return self._inventory.node_count
+
+
 class Inventory:
     """Allocatable and used amounts by node, and for each kind of constraint the verdict of every node."""
 
@@ -138,6 +173,7 @@ class Inventory:
         self._ranks: NDArray[np.int64] | None = None
         self.occupants = Occupants()
         self.storage = Storage()
+        self.devices = DeviceBooks()
         self.mix = SizeMix()
         self.preemptible = Preemptible()
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -233,6 +269,7 @@ class Inventory:
             self.storage.copy(),
             dict(self.namespaces),
         )
+        twin.devices = self.devices.copy()
         twin.mix = self.mix.copy()
         twin._in_use = {name: dict(amounts) for name, amounts in self._in_use.items()}
         return twin
@@ -259,9 +296,11 @@ class Inventory:
             judgements=self._judgements,
             occupants=self.occupants,
             storage=self.storage,
+            devices=self.devices.snapshot(nodes=_NodesByName(self), without=without),
             namespaces=self.namespaces,
             mix=self.mix.coarse(),
             preemptible=self.preemptible,
+            offered=self._allocatable[:size, :width],
             ignored=without,
         )
 

@@ -4,16 +4,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from services.core.allocations import ClaimAllocation, DeviceResult
 from services.core.cluster import Cluster
 from services.core.gangs import Gang
 from services.core.inventory import Inventory
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, GangId, KubernetesObject, Node, NodeName, Pod, Uid
+from services.core.objects import Applied, DeviceObject, GangId, KubernetesObject, Node, NodeName, Pod, Uid
 from services.core.policy import TopologyPolicy
 from services.core.quorum import trusted_owners
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal
 from services.core.trying import try_gang
+
+EXTENDED = "extended resources"
+"""Stands for the entry of a claim that will be made for a pod's extended resources."""
 
 
 class PlanOutcome(StrEnum):
@@ -37,19 +41,25 @@ INCOMPLETE_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlan:
-    """What would become of one gang. `bound` is node by pod name, of the members that would be placed."""
+    """What would become of one gang. `bound` is node by pod name, of the members that would be placed.
+
+    `devices` are those that claims would get, by the claim's name, or by pod and entry where it has none yet.
+    """
 
     outcome: PlanOutcome
     bound: Mapping[str, NodeName] = field(default_factory=dict)
+    devices: Mapping[str, tuple[DeviceResult, ...]] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
 
 
 def imagine(cluster: Cluster, objects: Iterable[KubernetesObject], *, takes_all_schedulers: bool) -> None:
     """Let objects be seen by a cluster that is only imagined; pods of every scheduler as ours, where that is wanted."""
     for item in objects:
+        # Not as a change: it may be that of an object which exists, in whatever version.
         if isinstance(item, Node):
-            # Not as a change: it may be that of a node which exists, in whatever version.
             cluster.inventory.put_node(item)
+        elif isinstance(item, DeviceObject):
+            cluster.inventory.devices.put(item)
         elif isinstance(item, Pod) and takes_all_schedulers and not item.node:
             cluster.apply(Applied(object=replace(item, scheduler_name=SCHEDULER_NAME)), revision=0)
         else:
@@ -81,6 +91,18 @@ def joined(gang: Gang, *, live: Gang | None, promised: Mapping[Uid, NodeName]) -
     )
 
 
+def devices_by_claim(
+    claims: Iterable[ClaimAllocation], *, names: Mapping[Uid, str]
+) -> dict[str, tuple[DeviceResult, ...]]:
+    """Return the devices of claims that get some; `names` are those of the pods."""
+    found = {
+        one.ref.name or f"{names.get(one.ref.pod, one.ref.pod)}/{one.ref.entry or EXTENDED}": one.results
+        for one in claims
+        if one.results
+    }
+    return dict(sorted(found.items()))
+
+
 def plan(
     gangs: Iterable[Gang], *, inventory: Inventory, topology: TopologyPolicy | None = None
 ) -> dict[GangId, GangPlan]:
@@ -97,7 +119,12 @@ def plan(
         if isinstance(answer, Placement):
             names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
             bound = {names[uid]: node for uid, node in answer.nodes.items()}
-            plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, bound=dict(sorted(bound.items())), reasons=notes)
+            plans[gang.id] = GangPlan(
+                outcome=PlanOutcome.PLACED,
+                bound=dict(sorted(bound.items())),
+                devices=devices_by_claim(answer.claims, names=names),
+                reasons=notes,
+            )
         elif isinstance(answer, Refusal):
             plans[gang.id] = GangPlan(outcome=PlanOutcome.WAITING, reasons=(*answer.reasons, *notes))
         else:

@@ -4,7 +4,7 @@ Which devices these ask for is said in other objects (ResourceClaim, template, D
 brings them together. KEP-4381 (claims), KEP-5004 (extended resources by DRA).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +49,9 @@ class PodDevices:
 
 
 NO_DEVICES = PodDevices()
+
+
+def anew(devices: PodDevices) -> PodDevices:
+    """Return what another pod of the same template asks for: it gets claims of its own."""
+    claims = tuple(replace(one, claim="") if one.template and not one.is_unneeded else one for one in devices.claims)
+    return replace(devices, claims=claims, extended_claim="")

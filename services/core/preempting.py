@@ -6,6 +6,7 @@ later release, then knows when it would be in vain.
 
 from collections.abc import Mapping
 
+from services.core.devices.demands import NO_DEMAND
 from services.core.gangs import Gang
 from services.core.inventory import Snapshot
 from services.core.objects import NodeName, Uid
@@ -23,10 +24,13 @@ def preemption_reasons(
 ) -> tuple[Reason, ...]:
     """Return how many members could be placed were all pods of lower priority gone; empty where there are none.
 
-    Empty also where a member's `preemptionPolicy` is Never. No search is made for this: where neither filling nor
+    Empty also where a member's `preemptionPolicy` is Never, or where members claim devices: whose claims would be freed
+    is not followed by priority. No search is made for this: where neither filling nor
     counting says it, the message says what was found.
     """
     if any(pod.never_preempts for pod in gang.open):
+        return ()
+    if any(snapshot.devices.demand(pod) is not NO_DEMAND for pod in gang.open):
         return ()
     roomier = snapshot.without_lower_than(gang.priority)
     if roomier is None:

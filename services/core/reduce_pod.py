@@ -1,6 +1,6 @@
 """A pod reduced to what placement needs. Requests are counted in `services.core.pod_requests`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from services.core.constraints import Toleration
@@ -57,7 +57,6 @@ def reduce_pod(metadata: Metadata, manifest: Mapping[str, Any]) -> Pod:
             )
             for path, item in numbered(spec, "tolerations", at="spec.tolerations")
         ),
-        unsupported=tuple(_unsupported(spec)),
         has_started=has_started,
         rules=reduce_rules(metadata, spec),
         devices=reduce_devices(spec, status),
@@ -96,12 +95,6 @@ def _unreadable_group(metadata: Metadata, *, group: str) -> str:
     if not name or is_name(name):
         return ""
     return str(FieldError(field=field, expected="the name of a group, in lower case, as team-a.train-1", got=name))
-
-
-def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the path of the first use of each rule that the solver does not honour."""
-    if spec.get("resourceClaims"):
-        yield "spec.resourceClaims"
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:

@@ -1,16 +1,23 @@
 """The next round of a transaction whose members failed, and room that is held for who cannot be placed yet."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from services.core.allocations import ClaimAllocation, ClaimRef, DeviceId, DeviceResult
 from services.core.attention import DecisionPolicy
-from services.core.cluster import Cluster, Promise
+from services.core.claim_promises import claims_of, key_of
+from services.core.cluster import Cluster
 from services.core.decisions import Assignment, Proposed
+from services.core.effects import Promise
 from services.core.gangs import Gang
 from services.core.ledger import OpenTransaction
 from services.core.objects import GangId, NodeName, Pod, TransactionId, Uid
 from services.core.rejections import Rejections
 from services.core.solver import Refusal, solve
+
+HELD = TransactionId("")
+"""Stands for no transaction: under it the devices are held for those who cannot be placed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +26,7 @@ class Unplaced:
 
     members: tuple[Pod, ...]
     nodes: Mapping[Uid, NodeName]
+    claims: tuple[ClaimAllocation, ...] = ()
 
 
 def next_round(
@@ -53,17 +61,18 @@ def next_round(
     excluded = rejections.excluded(members)
     for one in repairing.open:
         excluded[one.uid] = excluded.get(one.uid, frozenset()) | frozenset(one.excluded_nodes)
-    answer = solve(
-        cluster.snapshot(members),
-        members=members,
-        excluded_nodes=excluded,
-        wish=gang.topology.wish,
-        levels=policy.topology.levels,
-        placed=(*gang.placed, *_promised(cluster, gang)),
-        needed=max(repairing.min_count - counted, 1),
-    )
+    with _kept_off(cluster, {device for one in repairing.open for device in one.excluded_devices}):
+        answer = solve(
+            cluster.snapshot(members),
+            members=members,
+            excluded_nodes=excluded,
+            wish=gang.topology.wish,
+            levels=policy.topology.levels,
+            placed=(*gang.placed, *_promised(cluster, gang)),
+            needed=max(repairing.min_count - counted, 1),
+        )
     if isinstance(answer, Refusal):
-        return Unplaced(members=members, nodes=answer.partial)
+        return Unplaced(members=members, nodes=answer.partial, claims=answer.claims)
     return Proposed(
         revision=cluster.revision,
         deadline=repairing.until,
@@ -72,7 +81,32 @@ def next_round(
         assignments=(*repairing.bound, *pending, *assignments_of(answer.nodes, pods=members)),
         already_placed=transaction.proposal.already_placed,
         repair_window=transaction.proposal.repair_window,
+        claims=(*_kept_claims(transaction, without=answer.claims), *answer.claims),
     )
+
+
+def _kept_claims(transaction: OpenTransaction, *, without: Iterable[ClaimAllocation]) -> tuple[ClaimAllocation, ...]:
+    """Return the claims of members that stay where they are; one that a member shares anew is told anew."""
+    anew = {key_of(one.ref) for one in without}
+    kept = claims_of(transaction.proposal.claims, members={one.uid for one in transaction.held})
+    return tuple(one for one in kept if key_of(one.ref) not in anew)
+
+
+@contextmanager
+def _kept_off(cluster: Cluster, devices: Collection[DeviceId]) -> Iterator[None]:
+    """Count devices as taken that collided, or never got ready: for this round nobody gets them."""
+    results = tuple(
+        DeviceResult(request="", driver=one.driver, pool=one.pool, device=one.device) for one in sorted(devices)
+    )
+    taken = ClaimAllocation(ref=ClaimRef(namespace="", name="excluded"), consumers=(Uid("excluded"),), results=results)
+    books = cluster.inventory.devices
+    if results:
+        books.hold(taken)
+    try:
+        yield
+    finally:
+        if results:
+            books.release(taken.ref)
 
 
 def _promised(cluster: Cluster, gang: Gang) -> Iterable[Pod]:
@@ -92,7 +126,8 @@ def room_for(cluster: Cluster, *, members: tuple[Pod, ...], rejections: Rejectio
         excluded_nodes=rejections.excluded(members),
         needed=len(members),
     )
-    return Unplaced(members=members, nodes=answer.partial if isinstance(answer, Refusal) else answer.nodes)
+    nodes = answer.partial if isinstance(answer, Refusal) else answer.nodes
+    return Unplaced(members=members, nodes=nodes, claims=answer.claims)
 
 
 def hold_room(
@@ -108,6 +143,8 @@ def hold_room(
     ]
     for promise in held:
         cluster.inventory.place(promise.pod, on=promise.node)
+    for allocation in unplaced.claims:
+        cluster.claims.hold(allocation, transaction=HELD)
     return held
 
 

@@ -15,6 +15,7 @@ from itertools import groupby
 
 import numpy as np
 
+from services.core.allocations import ClaimAllocation
 from services.core.inventory import Snapshot
 from services.core.judgements import NO_DOMAIN
 from services.core.node_rules import TEXT_OF_VERDICT, Verdict
@@ -23,6 +24,7 @@ from services.core.occupants import Occupant
 from services.core.policy import TopologyLevel
 from services.core.quantities import Resources, shown
 from services.core.reasons import Reason, ReasonCode
+from services.core.solving.allocating import Allocated, allocated
 from services.core.solving.board import Board, Move
 from services.core.solving.bounds import most_of_all
 from services.core.solving.classes import classes_of
@@ -30,6 +32,7 @@ from services.core.solving.compiling import compiled
 from services.core.solving.explaining import reasons_of, text_of_rule
 from services.core.solving.finding import Aim, Sibling, find
 from services.core.solving.ordering import take_places
+from services.core.solving.rechecking import lost_devices
 from services.core.solving.rules import Counts
 from services.core.topology import NO_WISH, TopologyRequest, TopologyWish
 
@@ -39,18 +42,23 @@ MAX_KINDS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where each member goes; members that did not fit beside the needed ones are absent."""
+    """Where each member goes; members that did not fit beside the needed ones are absent.
+
+    `claims` are the devices of their claims, those that are allocated already included.
+    """
 
     nodes: Mapping[Uid, NodeName]
+    claims: tuple[ClaimAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Fewer members than needed can be placed; `partial` is what could be, for a repair to hold."""
+    """Fewer members than needed can be placed; `partial` and its `claims` are what could be, for a repair to hold."""
 
     placeable: int
     reasons: tuple[Reason, ...]
     partial: Mapping[Uid, NodeName]
+    claims: tuple[ClaimAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +94,21 @@ def solve(
     finding = find(board, aim)
     board.back_to(0)
     _go_through(board, finding.moves)
-    if finding.placed < needed:
-        partial = _nodes(board, finding.moves)
-        return Refusal(placeable=finding.placed, reasons=reasons_of(board, finding, aim), partial=partial)
     nodes = _nodes(board, finding.moves)
+    found = allocated(snapshot, pods, nodes=nodes) if board.devices is not None else Allocated(nodes=nodes)
+    if len(found.nodes) < needed:
+        finding.leave_out(finding.placed - len(found.nodes))
+        reasons = (*reasons_of(board, finding, aim), *found.reasons)
+        return Refusal(placeable=finding.placed, reasons=reasons, partial=found.nodes, claims=found.claims)
     snapshot.free[:] = board.free
     for pod in pods:
-        if pod.metadata.uid in nodes:
-            snapshot.placed[pod.metadata.uid] = Occupant(pod=pod, node=nodes[pod.metadata.uid])
-    return Placement(nodes=nodes)
+        uid = pod.metadata.uid
+        if uid in found.nodes:
+            snapshot.placed[uid] = Occupant(pod=pod, node=found.nodes[uid])
+        elif uid in nodes:
+            snapshot.give_back(pod, node=nodes[uid])
+    snapshot.devices.take(found.claims)
+    return Placement(nodes=found.nodes, claims=found.claims)
 
 
 def estimate(
@@ -125,10 +139,12 @@ def check(
     nodes: Mapping[Uid, NodeName],
     wish: TopologyWish = NO_WISH,
     placed: Iterable[Pod] = (),
+    claims: Iterable[ClaimAllocation] = (),
 ) -> dict[Uid, Reason]:
     """Return the members that do not fit where they were promised, with the reason; empty where all do.
 
     They fit where there is an order in which each does beside those before it. Who does is taken off the snapshot.
+    `claims` are their promised devices: the very same ones have to be free still.
     """
     members = [pods[uid] for uid in nodes]
     classes = classes_of(members, snapshot=snapshot, excluded_nodes={}, subgroups=wish.subgroups)
@@ -138,6 +154,10 @@ def check(
     over = take_places(board, [(groups[uid], snapshot.rows[nodes[uid]]) for uid in known])
     misfits = {known[position] for position in over} | (set(nodes) - set(known))
     reasons = {uid: _problem(board, pods[uid], group=groups[uid], name=nodes[uid]) for uid in nodes if uid in misfits}
+    if board.devices is not None:
+        fitting = {uid: node for uid, node in nodes.items() if uid not in misfits}
+        reasons |= lost_devices(snapshot.devices, pods=pods, nodes=fitting, claims=claims)
+        misfits |= reasons.keys()
     for uid in nodes:
         if uid not in misfits:
             snapshot.placed[uid] = Occupant(pod=pods[uid], node=nodes[uid])
@@ -197,10 +217,15 @@ def _go_through(board: Board, moves: Iterable[Move]) -> None:
 def _judge(board: Board, group: int, *, rows: Counts, counts: Counts) -> None:
     """Place members on nodes, or fail where a node would not take them."""
     rules = board.rules[group]
-    admitted = rules.static[rows]
-    for column, amount in rules.amounts:
-        admitted &= board.free[rows, column] >= amount * counts
-    if not rules.can_be_placed or not admitted.all() or any(board.refusal_on(group, row) for row in rows.tolist()):
+    is_wrong = not rules.can_be_placed or not rules.static[rows].all()
+    for column, amount, where in rules.amounts:
+        here = board.free[rows, column] >= amount * counts
+        is_wrong |= not (here if where is None else here | ~where[rows]).all()
+    is_wrong |= any(board.refusal_on(group, row) for row in rows.tolist())
+    if board.devices is not None:
+        places = zip(rows.tolist(), counts.tolist(), strict=True)
+        is_wrong |= not all(board.devices.takes(group, row, count=count) for row, count in places)
+    if is_wrong:
         pod = board.classes[group].members[0].metadata
         nodes = ", ".join(board.snapshot.names[row] for row in rows.tolist()[:3])
         raise AssertionError(f"pods like {pod.namespace}/{pod.name} were placed wrongly, on {nodes}")
@@ -217,9 +242,11 @@ def _problem(board: Board, pod: Pod, *, group: int, name: NodeName) -> Reason:
     verdict = board.verdict_on(group, row)
     if verdict is not Verdict.ADMITTED:
         return _stale(f"node {name} is {TEXT_OF_VERDICT.get(verdict, 'gone')}", subject=name)
-    if board.classes[group].storage.refusals:
-        return board.classes[group].storage.refusals[0]
-    short = _shortage(board, row=row, requests=pod.requests)
+    refusals = (*board.classes[group].storage.refusals, *board.classes[group].demand.problems)
+    if refusals:
+        return refusals[0]
+    has_all = board.rules[group].can_be_placed and board.has_amounts(group, row)
+    short = None if has_all else _shortage(board, row=row, requests=pod.requests)
     if short is not None:
         resource, asked, free = short
         return _stale(

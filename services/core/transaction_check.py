@@ -6,6 +6,7 @@ members in question.
 
 from collections.abc import Iterable, Mapping
 
+from services.core.allocations import ClaimAllocation
 from services.core.cluster import Cluster
 from services.core.gangs import MemberState, state_of
 from services.core.names import ALLOW_DELETE_ANNOTATION
@@ -22,17 +23,18 @@ def misfits_of(
     pods: Mapping[Uid, Pod],
     promised: Mapping[Uid, NodeName],
     placed: Mapping[Uid, NodeName],
+    claims: Iterable[ClaimAllocation] = (),
 ) -> dict[Uid, Reason]:
     """Return the members that cannot be where they are promised, or where somebody else bound them.
 
     `pods` are the members as they were read live, `promised` the nodes of those that are still to be bound, `placed`
-    those of members that others bound: these only need a node that exists.
+    those of members that others bound: these only need a node that exists. `claims` are the promised devices.
     """
     snapshot = cluster.snapshot((pods[uid] for uid in promised), without=promised)
     found = cluster.gang(gang)
     wish = NO_WISH if found is None else found.topology.wish
     beside = () if found is None else [pod for pod in found.placed if pod.metadata.uid not in promised]
-    misfits = check(snapshot, pods=pods, nodes=promised, wish=wish, placed=beside)
+    misfits = check(snapshot, pods=pods, nodes=promised, wish=wish, placed=beside, claims=claims)
     for uid, node in placed.items():
         if cluster.inventory.node(node) is None:
             misfits[uid] = bound_to_nowhere(pods[uid].metadata.name, node=node)

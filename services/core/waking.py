@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.core.attention import GangRecord
-from services.core.cluster import Cluster, Effects
+from services.core.cluster import Cluster
+from services.core.devices.demands import NO_DEMAND
+from services.core.devices.inventory import Devices
+from services.core.effects import Effects
 from services.core.gangs import MemberState, state_of
 from services.core.inventory import Inventory
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod
@@ -33,6 +36,8 @@ class Wants:
     answered: set[GangId] = field(default_factory=set)
     minding_pods: set[GangId] = field(default_factory=set)
     minding_storage: set[GangId] = field(default_factory=set)
+    minding_devices: set[GangId] = field(default_factory=set)
+    minding_classes: set[GangId] = field(default_factory=set)
     _gangs: dict[Want, set[GangId]] = field(default_factory=dict)
     _wants: dict[GangId, Want] = field(default_factory=dict)
 
@@ -42,6 +47,8 @@ class Wants:
         waits = record.least is not None
         (self.minding_pods.add if waits and record.minds_pods else self.minding_pods.discard)(gang)
         (self.minding_storage.add if waits and record.minds_storage else self.minding_storage.discard)(gang)
+        (self.minding_devices.add if waits and record.minds_devices else self.minding_devices.discard)(gang)
+        (self.minding_classes.add if waits and record.minds_classes else self.minding_classes.discard)(gang)
         known = self._wants.pop(gang, None)
         if known is not None:
             self._gangs[known].discard(gang)
@@ -58,8 +65,16 @@ class Wants:
 
     def opened(self, effects: Effects) -> frozenset[GangId]:
         """Return the gangs that wait, and whose rules look at what has changed: pods elsewhere may open a domain."""
-        pods = self.minding_pods if effects.moves_pods else set()
-        return frozenset(pods | self.minding_storage if effects.moves_storage else pods)
+        found: set[GangId] = set()
+        for moves, minding in (
+            (effects.moves_pods, self.minding_pods),
+            (effects.moves_storage, self.minding_storage),
+            (effects.moves_devices, self.minding_devices),
+            (effects.moves_classes, self.minding_classes),
+        ):
+            if moves:
+                found |= minding
+        return frozenset(found)
 
     def helped(self, opening: "Opening") -> Iterator[GangId]:
         """Return the gangs that the room could help."""
@@ -110,12 +125,14 @@ def least_of(pods: Iterable[Pod]) -> Resources:
     return {name: amount for name, amount in (least or {}).items() if amount > 0}
 
 
-def note_refusal(record: GangRecord, pods: Iterable[Pod], *, needed: int) -> None:
+def note_refusal(record: GangRecord, pods: Iterable[Pod], *, needed: int, devices: Devices) -> None:
     """Note what of the cluster's changes could help these open members, that could not be placed."""
     members = tuple(pods)
     record.least, record.needed = least_of(members), needed
     record.minds_pods = any(pod.rules.looks_at_pods for pod in members)
     record.minds_storage = any(pod.rules.claims for pod in members)
+    record.minds_devices = any(devices.demand(pod) != NO_DEMAND for pod in members)
+    record.minds_classes = any(pod.devices.extended for pod in members)
 
 
 def is_arrival(change: ClusterChange, *, cluster: Cluster) -> bool:

@@ -4,6 +4,7 @@ A snapshot case is one placement decision on given objects. Its expectation is t
 file; `tests/cases/README.md` defines the words. Every word is judged: one that this interpreter does not know fails.
 """
 
+import json
 import re
 import sys
 from collections import Counter
@@ -16,9 +17,10 @@ from typing import Any
 import yaml
 
 from services.contracts.manifest_files import read_manifests
+from services.core.allocations import DeviceResult
 from services.core.cluster import Cluster
 from services.core.names import SCHEDULER_NAME
-from services.core.objects import Applied, GangId, NodeName, Pod
+from services.core.objects import Applied, DeviceObject, GangId, KubernetesObject, NodeName, Pod
 from services.core.plan import GangPlan, PlanOutcome, gangs_of, plan
 from services.core.quantities import parse_quantity
 
@@ -51,6 +53,11 @@ class Result:
     bound: Mapping[str, str]
     groups: Mapping[str, GangPlan]
     pods: Mapping[str, Pod]
+
+    @property
+    def devices(self) -> Mapping[str, tuple[DeviceResult, ...]]:
+        """The devices that were chosen, by claim."""
+        return {claim: results for one in self.groups.values() for claim, results in one.devices.items()}
 
     def of_group(self, group: str) -> list[str]:
         """Return the names of a group's pods."""
@@ -93,15 +100,19 @@ def find_case(case_id: str) -> Case:
 
 
 def solve_case(
-    case: Case, *, removed: frozenset[str] = frozenset(), placed: Mapping[str, str] = MappingProxyType({})
+    case: Case,
+    *,
+    removed: frozenset[str] = frozenset(),
+    placed: Mapping[str, str] = MappingProxyType({}),
+    came: Iterable[KubernetesObject] = (),
 ) -> Result:
     """Place every gang of the case's objects, as if their pods named our scheduler.
 
-    For a later moment of the case: without the `removed` pods, and with others `placed` on nodes.
+    For a later moment of the case: without the `removed` pods, with others `placed` on nodes, and with what `came`.
     """
     cluster = Cluster()
     pods: dict[str, Pod] = {}
-    for item in read_manifests(case.path.read_bytes()).objects:
+    for item in (*read_manifests(case.path.read_bytes()).objects, *came):
         given = item
         if isinstance(item, Pod):
             name = item.metadata.name
@@ -129,6 +140,23 @@ def judge(case: Case, result: Result) -> list[str]:
             raise UnknownWord(f"{case.id}: the expectation {word!r} is not known to tests/cases/check.py")
         problems += judgement(wanted, result)
     return problems
+
+
+def _devices(wanted: Mapping[str, list[str]], result: Result) -> Iterable[str]:
+    for claim, devices in wanted.items():
+        chosen = [f"{one.driver}/{one.pool}/{one.device}" for one in result.devices.get(claim, ())]
+        if chosen != devices:
+            yield f"claim {claim}: expected {devices}, got {chosen}"
+
+
+def _also(wanted: str, result: Result) -> Iterable[str]:
+    """A fact about a claim's allocation, told in a sentence: so a function per sentence."""
+    named = re.fullmatch(r"allocation result of claim (\S+) carries the toleration", wanted)
+    if named is None:
+        raise UnknownWord(f"{result.case.id}: tests/cases/check.py does not say what its `also` means: {wanted!r}")
+    results = result.devices.get(named[1], ())
+    if not results or not all(one.tolerations for one in results):
+        yield f"claim {named[1]}: expected a toleration in its allocation, got {results}"
 
 
 def _groups(wanted: Mapping[str, str], result: Result) -> Iterable[str]:
@@ -192,7 +220,37 @@ def _after_the_end_of_old(result: Result) -> Iterable[str]:
     return [f"later: {problem}" for problem in _groups({"duo": "none"}, later)]
 
 
-LATER: Mapping[str, Callable[[Result], Iterable[str]]] = {"C10": _after_the_end_of_old}
+def _after_the_missing_slice(result: Result) -> Iterable[str]:
+    """C15: the single one runs on its device; with the second slice of its pool the pair fits on c15-n1."""
+    devices = {
+        item.metadata.name: item
+        for item in read_manifests(result.case.path.read_bytes()).objects
+        if isinstance(item, DeviceObject)
+    }
+    slice_, taken = devices["c15-n1-new-0"], devices["solo"]
+    spec = json.loads(slice_.spec_json)
+    spec["devices"] = [{"name": "gpu-1"}]
+    missing = replace(
+        slice_, metadata=replace(slice_.metadata, name="c15-n1-new-1"), spec_json=json.dumps(spec).encode()
+    )
+    [solo] = result.devices["solo"]
+    chosen = {"request": solo.request, "driver": solo.driver, "pool": solo.pool, "device": solo.device}
+    claim = replace(taken, status_json=json.dumps({"allocation": {"devices": {"results": [chosen]}}}).encode())
+    later = solve_case(result.case, placed=result.bound, came=[missing, claim])
+    found = (*_groups({"pair": "all"}, later), *_bound({"pair-0": ["c15-n1"], "pair-1": ["c15-n1"]}, later))
+    return [f"later: {problem}" for problem in found]
+
+
+LATER: Mapping[str, Callable[[Result], Iterable[str]]] = {
+    "C10": _after_the_end_of_old,
+    "C15": _after_the_missing_slice,
+}
+
+
+WORDS_TOLD: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("C18", "broken"): ("broken-0", "selector 0", "c18-n2", "healthy"),
+}
+"""Words that a report has to have beside its numbers, by case and group."""
 
 
 def _report(wanted: Mapping[str, str], result: Result) -> Iterable[str]:
@@ -201,7 +259,9 @@ def _report(wanted: Mapping[str, str], result: Result) -> Iterable[str]:
         told = " ".join(reason.message for reason in result.groups[name].reasons)
         meaning = text.partition(";")[2] or text
         facts = re.findall(r"\d+|\w+\.\w+/\w+", meaning)
-        missing = [fact for fact in facts if fact not in re.findall(r"\d+|\w+\.\w+/\w+", told)]
+        said = {*re.findall(r"\d+", told), *re.findall(r"\w+\.\w+/\w+", told)}
+        missing = [fact for fact in facts if fact not in said]
+        missing += [one for one in WORDS_TOLD.get((result.case.id, name), ()) if one not in told]
         if missing or not told:
             yield f"group {name}: expected the report to say {meaning.strip()!r} (missing {missing}), got {told!r}"
 
@@ -218,6 +278,8 @@ def _never(_wanted: str, _result: Result) -> Iterable[str]:
 
 
 JUDGEMENTS: Mapping[str, Callable[[Any, Result], Iterable[str]]] = {
+    "also": _also,
+    "devices": _devices,
     "groups": _groups,
     "bound": _bound,
     "effectiveCPU": _effective_cpu,

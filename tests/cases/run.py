@@ -25,7 +25,23 @@ from tests.cases.queues import judge_queue
 from tests.cases.scaling import IN_FORCE as SCALING_IN_FORCE
 from tests.cases.scaling import judge_scaling
 
-SNAPSHOTS_IN_FORCE = ("C01", "C02", "C03", "C05", "C06", "C07", "C08", "C09", "C10", "C12")
+SNAPSHOTS_IN_FORCE = (
+    "C01",
+    "C02",
+    "C03",
+    "C05",
+    "C06",
+    "C07",
+    "C08",
+    "C09",
+    "C10",
+    "C12",
+    "C15",
+    "C16",
+    "C18",
+    "C20",
+    "C22",
+)
 IN_FORCE = frozenset({*SNAPSHOTS_IN_FORCE, *EVENTS_IN_FORCE, *SCALING_IN_FORCE, *QUEUES_IN_FORCE})
 
 HEADING = "Each line names a fault that must not happen; ok: it did not happen here."

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.core.cluster import Cluster, Promise
+from services.core.cluster import Cluster
+from services.core.effects import Promise
 from services.core.objects import (
     Applied,
     ClusterChange,

@@ -39,6 +39,10 @@ class Memory:
     plain: dict[tuple[Question, object], "Kind"] = field(default_factory=dict)
     questions: dict[object, Question] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[type["Memory"], tuple[()]]:
+        """Leave behind what is remembered: it is no part of any state."""
+        return Memory, ()
+
     def kind(self, devices: Field) -> "Kind":
         """Return the one kind of nodes with this field."""
         found = self.kinds.get(devices)
@@ -276,7 +280,9 @@ class Devices:
             # All slices have been asked, and none failed.
             return
         if wish not in self._failing:
-            self._failing[wish] = next((one for one in self.states.values() if self._failures_in(one, wish)), None)
+            failing = (identity for identity, one in self.states.items() if self._failures_in(one, wish))
+            first = min(failing, default=None)
+            self._failing[wish] = None if first is None else self.states[first]
         state = self._failing[wish]
         if state is not None:
             failures = self._failures_in(state, wish)

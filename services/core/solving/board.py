@@ -13,9 +13,12 @@ from services.core.inventory import Snapshot
 from services.core.node_rules import Verdict
 from services.core.reasons import ReasonCode
 from services.core.solving.classes import MemberClass
+from services.core.solving.device_room import DeviceRoom
 from services.core.solving.rules import Attachments, Counter, Counts, Flags, Near, Spread
 
 Rows = NDArray[np.int64]
+Amount = tuple[int, int, Flags | None]
+"""Column, amount, and where it is counted: everywhere where that is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,11 +27,13 @@ class ClassRules:
 
     `forbidden` are counters that have to be zero: of pods to be apart from, of ports and disks in use, of claims for
     one pod; each with the reason that it stands for. `adds` is what a placed member adds to whose counter.
-    `limits_itself` says that a member can keep the next one of its class from a node that admitted it.
+    `limits_itself` says that a member can keep the next one of its class from a node that admitted it. `amounts` are
+    column, amount, and the nodes where it is counted: None for all; a resource that a DeviceClass stands for is
+    counted only where a device plugin offers it.
     """
 
     static: Flags
-    amounts: tuple[tuple[int, int], ...]
+    amounts: tuple[Amount, ...]
     forbidden: tuple[tuple[ReasonCode, Counter], ...]
     spreads: tuple[Spread, ...]
     near: Near | None
@@ -68,14 +73,16 @@ class Board:
         classes: tuple[MemberClass, ...],
         rules: tuple[ClassRules, ...],
         attachments: Attachments,
+        devices: DeviceRoom | None = None,
     ) -> None:
-        """Begin with nothing placed; the snapshot itself is not changed."""
+        """Begin with nothing placed; the snapshot itself is not changed. `devices` is None where nobody needs any."""
         self.snapshot = snapshot
         self.classes = classes
         self.rules = rules
         self.free = snapshot.free.copy()
         self.left = [one.size for one in classes]
         self.moves: list[Move] = []
+        self.devices = devices
         self._attachments = attachments
         self._adding: dict[int, list[int]] = {}
         for group, one in enumerate(rules):
@@ -133,9 +140,18 @@ class Board:
         if not rules.can_be_placed:
             return np.zeros(len(admitted), dtype=np.int64)
         fits = np.where(admitted, self.classes[group].size, 0)
-        for column, amount in rules.amounts:
-            fits = np.minimum(fits, self.free[:, column] // amount)
-        return np.maximum(fits, 0)
+        for column, amount, where in rules.amounts:
+            here = np.minimum(fits, self.free[:, column] // amount)
+            fits = here if where is None else np.where(where, here, fits)
+        fits = np.maximum(fits, 0)
+        return fits if self.devices is None else self.devices.limited(group, fits)
+
+    def has_amounts(self, group: int, row: int, *, count: int = 1) -> bool:
+        """Tell whether the free amounts of a node suffice for more members of a class."""
+        return all(
+            self.free[row, column] >= amount * count or (where is not None and not where[row])
+            for column, amount, where in self.rules[group].amounts
+        )
 
     def refusal_on(self, group: int, row: int) -> ReasonCode | None:
         """Return the first rule among pods that a node breaks for one more member, None where it breaks none."""
@@ -148,7 +164,9 @@ class Board:
         if rules.near is not None and not rules.near.admits_on(row):
             return ReasonCode.POD_AFFINITY_MISMATCH
         attachable = self.attachable(group)
-        return None if attachable is None or attachable[row] else ReasonCode.VOLUME_LIMIT_EXCEEDED
+        if attachable is not None and not attachable[row]:
+            return ReasonCode.VOLUME_LIMIT_EXCEEDED
+        return None if self.devices is None or self.devices.takes(group, row) else ReasonCode.DEVICES_INSUFFICIENT
 
     def refusals(self, group: int) -> dict[ReasonCode, int]:
         """Return how many nodes that would admit the class break a rule among pods, by the first that each breaks."""
@@ -162,6 +180,9 @@ class Board:
         attachable = self.attachable(group)
         if attachable is not None:
             broken.append((ReasonCode.VOLUME_LIMIT_EXCEEDED, ~attachable))
+        if self.devices is not None and self.devices.asks(group):
+            fits = self.devices.limited(group, left.astype(np.int64))
+            broken.append((ReasonCode.DEVICES_INSUFFICIENT, left & (fits == 0)))
         for code, flags in broken:
             found[code] = found.get(code, 0) + int((left & flags).sum())
             left = left & ~flags
@@ -181,10 +202,10 @@ class Board:
 
     def put_many(self, group: int, *, rows: Rows, counts: Counts) -> None:
         """Place members of a class on several nodes at once."""
-        for column, amount in self.rules[group].amounts:
+        for column, amount, _ in self.rules[group].amounts:
             self.free[rows, column] -= amount * counts
         self.left[group] -= int(counts.sum())
-        quiet = not self.rules[group].adds and not self.classes[group].storage.attached
+        quiet = not self.rules[group].adds and not self.classes[group].storage.attached and self.devices is None
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             self.moves.append(Move(group=group, row=row, count=count))
             if not quiet:
@@ -203,7 +224,7 @@ class Board:
             self.put(move.group, row=move.row, count=move.count)
 
     def _add(self, group: int, *, row: int, count: int) -> None:
-        for column, amount in self.rules[group].amounts:
+        for column, amount, _ in self.rules[group].amounts:
             self.free[row, column] -= amount * count
         self.left[group] -= count
         self._count(group, row=row, count=count)
@@ -214,3 +235,5 @@ class Board:
         volumes = self.classes[group].storage.attached
         if volumes:
             self._attachments.add(row, volumes, count)
+        if self.devices is not None:
+            self.devices.add(group, row=row, count=count)

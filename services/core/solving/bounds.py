@@ -73,7 +73,8 @@ def most_together(board: Board, groups: Sequence[int], *, codes: Codes, count: i
     inside = codes >= 0
     wanted = sum(board.left[group] for group in groups)
     most = np.full(count, wanted, dtype=np.int64)
-    for column in {column for group in groups for column, _ in board.rules[group].amounts}:
+    # What a DeviceClass stands for on some nodes bounds nobody there.
+    for column in {column for group in groups for column, _, where in board.rules[group].amounts if where is None}:
         asked = _asked(board, groups, column)
         free = np.maximum(board.free[inside, column], 0)
         on_nodes = np.searchsorted(asked, free, side="right")
@@ -86,7 +87,10 @@ def most_together(board: Board, groups: Sequence[int], *, codes: Codes, count: i
 
 def _asked(board: Board, groups: Sequence[int], column: int) -> Counts:
     """Return what the first, the first two, … members ask for together, those that ask for the least first."""
-    amounts = [dict(board.rules[group].amounts).get(column, 0) for group in groups]
+    amounts = [
+        next((amount for one, amount, where in board.rules[group].amounts if one == column and where is None), 0)
+        for group in groups
+    ]
     left = [board.left[group] for group in groups]
     # Amounts that nobody has count as less than they are, so that the sum fits into 64 bits.
     each = np.minimum(np.array(amounts, dtype=np.int64), _MOST_COUNTED // max(sum(left), 1))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from services.core.constraints import PodRules
+from services.core.devices.demands import NO_DEMAND, DeviceDemand
 from services.core.inventory import Snapshot
 from services.core.labels import keys_of, keys_read
 from services.core.node_rules import Constraints, constraints_of
@@ -18,7 +19,8 @@ Requests = tuple[tuple[str, int], ...]
 class MemberClass:
     """Members that ask for exactly the same. `requests` includes one pod slot; members are in name order.
 
-    `labels` are those on which somebody's rules look. `excluded_nodes` refused a binding of these members.
+    `labels` are those on which somebody's rules look. `excluded_nodes` refused a binding of these members. `demand` is
+    what they ask for of devices, the same for all.
     """
 
     requests: Requests
@@ -30,6 +32,7 @@ class MemberClass:
     storage: PodStorage
     subgroup: str
     members: tuple[Pod, ...]
+    demand: DeviceDemand = NO_DEMAND
 
     @property
     def size(self) -> int:
@@ -61,7 +64,9 @@ def classes_of(
         rules = replace(pod.rules, claims=(), features=()) if pod.rules.claims else pod.rules
         labels = {key: pod.metadata.labels[key] for key in keys if key in pod.metadata.labels}
         excluded, subgroup = excluded_nodes.get(uid, frozenset()), subgroups.get(uid, "")
-        key = (requests, constraints, excluded, namespace, tuple(sorted(labels.items())), rules, storage, subgroup)
+        demand = snapshot.devices.demand(pod)
+        asked = (requests, rules, storage, demand)
+        key = (asked, constraints, excluded, namespace, tuple(sorted(labels.items())), subgroup)
         if key not in made:
             made[key] = MemberClass(
                 requests=requests,
@@ -73,11 +78,26 @@ def classes_of(
                 storage=storage,
                 subgroup=subgroup,
                 members=(),
+                demand=demand,
             )
         grouped.setdefault(key, []).append(pod)
     classes = [replace(made[key], members=tuple(pods)) for key, pods in grouped.items()]
     return tuple(
-        sorted(classes, key=lambda one: (difficulty(one.requests), one.members[0].metadata.name), reverse=True)
+        sorted(
+            classes,
+            key=lambda one: (weight(one.demand), difficulty(one.requests), one.members[0].metadata.name),
+            reverse=True,
+        )
+    )
+
+
+def weight(demand: DeviceDemand) -> int:
+    """Return about how many devices a member needs: those that need most are placed first."""
+    return sum(
+        max(ask.count or 1 for ask in request.alternatives)
+        for claim in demand.claims
+        if claim.pinned is None
+        for request in claim.spec.requests
     )
 
 

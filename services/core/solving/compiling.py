@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.core.constraints import Disk, HostPort, LabelSelector, PodTerm
+from services.core.devices.demands import NO_DEMAND
 from services.core.inventory import Snapshot
 from services.core.judgements import Domains
 from services.core.labels import labels_of_namespace, means, selects
@@ -16,6 +17,7 @@ from services.core.reasons import ReasonCode
 from services.core.solving import tallies
 from services.core.solving.board import Board, ClassRules
 from services.core.solving.classes import MemberClass
+from services.core.solving.device_room import DeviceRoom, admitted_by_devices
 from services.core.solving.rules import UNCOUNTED, Attachments, Counter, Flags, Near, Spread
 from services.core.storage import PodStorage
 
@@ -78,15 +80,26 @@ class _Compiler:
             self._singles(group)
         self._apart()
         rules = tuple(self._rules(group) for group in range(len(self._classes)))
-        return Board(self._snapshot, classes=self._classes, rules=rules, attachments=self._attachments())
+        demands = [one.demand for one in self._classes]
+        return Board(
+            self._snapshot,
+            classes=self._classes,
+            rules=rules,
+            attachments=self._attachments(),
+            devices=DeviceRoom(self._snapshot, demands) if any(one != NO_DEMAND for one in demands) else None,
+        )
 
     def _rules(self, group: int) -> ClassRules:
         one, draft = self._classes[group], self._drafts[group]
-        columns = self._snapshot.columns
-        unknown = [name for name, _ in one.requests if name not in columns]
+        columns, by_class = self._snapshot.columns, one.demand.extended
+        unknown = [name for name, _ in one.requests if name not in columns and name not in by_class]
         return ClassRules(
             static=self._static(one),
-            amounts=tuple((columns[name], amount) for name, amount in one.requests if name in columns),
+            amounts=tuple(
+                (columns[name], amount, self._snapshot.offers(name) if name in by_class else None)
+                for name, amount in one.requests
+                if name in columns
+            ),
             forbidden=tuple(draft.forbidden),
             spreads=tuple(draft.spreads),
             near=draft.near,
@@ -94,14 +107,15 @@ class _Compiler:
             forbids_itself=tuple(draft.forbids_itself),
             liked=self._liked(one),
             likes_near=tuple(draft.likes_near),
-            can_be_placed=not unknown and not one.storage.refusals,
+            can_be_placed=not unknown and not one.storage.refusals and not one.demand.problems,
         )
 
     def _static(self, one: MemberClass) -> Flags:
         static: Flags = self._snapshot.verdicts_for(one.constraints)[: self._size] == Verdict.ADMITTED
         rows = [self._snapshot.rows[name] for name in one.excluded_nodes if name in self._snapshot.rows]
         static[rows] = False
-        return static
+        hosts = admitted_by_devices(self._snapshot, one.demand) if one.demand != NO_DEMAND else None
+        return static if hosts is None else static & hosts
 
     def _domains(self, key: str) -> Domains:
         found = self._snapshot.judgements.domains(key)

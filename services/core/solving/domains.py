@@ -23,6 +23,8 @@ MAX_REGIONS = 128
 """Combinations of domains that are tried for one kind of demands."""
 Shares = NDArray[np.float64]
 _ROUNDING = 1e-9
+_NODES = "nodes"
+"""Stands for the label of domains that are single nodes; one for all, so that demands make room for each other."""
 _NOWHERE = -2
 """Stands for no domain at all, where enough of the other members may do: no node is in it."""
 
@@ -206,6 +208,16 @@ def bonds(board: Board) -> tuple[Demand, ...]:
             if term.topology_key in labels:
                 found.append(Demand(groups=together, label=term.topology_key, codes=counter.codes))
     return tuple(found)
+
+
+def ties(board: Board) -> tuple[Demand, ...]:
+    """Return the demands that follow from claims which members share: their devices are on one node."""
+    if board.devices is None:
+        return ()
+    nodes = np.arange(len(board.snapshot.names), dtype=np.int64)
+    # A claim that one member uses alone ties it to nobody.
+    shared = [groups for groups in board.devices.ties() if sum(board.classes[group].size for group in groups) > 1]
+    return tuple(Demand(groups=groups, label=_NODES, codes=nodes) for groups in shared)
 
 
 def wider_than(label: str, *, levels: Sequence[TopologyLevel]) -> tuple[str, ...]:

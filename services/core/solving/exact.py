@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
+from services.core.devices.demands import NO_DEMAND
 from services.core.solving.board import Board, Rows
 from services.core.solving.rules import Counts, Flags
 from services.core.solving.searching import Outcome
@@ -45,6 +46,7 @@ def is_exact(board: Board) -> bool:
         not rules.spreads
         and rules.near is None
         and not one.storage.attached
+        and one.demand == NO_DEMAND
         and all(_is_own_and_by_node(board, group, counter) for counter, _ in rules.adds)
         for group, (one, rules) in enumerate(zip(board.classes, board.rules, strict=True))
     )
@@ -165,7 +167,7 @@ def _add_amounts(
         row = int(question.rows[column])
         asked: dict[int, list[tuple[int, int]]] = {}
         for position, index in members:
-            for resource, amount in board.rules[question.groups[position]].amounts:
+            for resource, amount, _ in board.rules[question.groups[position]].amounts:
                 asked.setdefault(resource, []).append((index, amount))
         for resource, terms in asked.items():
             # A class alone is bounded by its variable already.

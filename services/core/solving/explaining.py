@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from services.core.devices.demands import NO_DEMAND
 from services.core.node_rules import REASON_OF_VERDICT, TEXT_OF_VERDICT, Verdict
 from services.core.quantities import shown
 from services.core.reasons import Reason, ReasonCode
 from services.core.solving.board import Board
+from services.core.solving.device_reasons import device_reasons
+from services.core.solving.device_room import admitted_by_devices
 from services.core.solving.finding import Aim, Finding
 from services.core.solving.rules import Flags
 
@@ -16,6 +19,7 @@ _TEXT_OF_RULE: dict[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_SPREAD_MISMATCH: "where one more pod would make the spread too uneven",
     ReasonCode.POD_AFFINITY_MISMATCH: "in no domain with the pods that these have to be near to",
     ReasonCode.VOLUME_LIMIT_EXCEEDED: "at the limit of volumes that can be attached",
+    ReasonCode.DEVICES_INSUFFICIENT: "without enough free devices for what these pods claim",
 }
 
 
@@ -67,12 +71,17 @@ def _search_reason(*, is_proved: bool) -> Reason:
 
 
 def _reasons_of_class(board: Board, group: int) -> list[Reason]:
-    refusals = board.classes[group].storage.refusals
+    one = board.classes[group]
+    refusals = (*one.storage.refusals, *one.demand.problems)
     if refusals:
         return list(refusals)
-    one = board.classes[group]
     admitted: Flags = board.snapshot.verdicts_for(one.constraints)[: len(board.snapshot.names)] == Verdict.ADMITTED
-    return [*_shortages(board, group, admitted), *_broken_rules(board, group), *_verdicts(board, group)]
+    return [
+        *_shortages(board, group, admitted),
+        *_devices(board, group, admitted),
+        *_broken_rules(board, group),
+        *_verdicts(board, group),
+    ]
 
 
 def _shortages(board: Board, group: int, admitted: Flags) -> list[Reason]:
@@ -83,6 +92,9 @@ def _shortages(board: Board, group: int, admitted: Flags) -> list[Reason]:
     for resource, amount in board.classes[group].requests:
         column = board.snapshot.columns.get(resource)
         free = np.zeros(total, dtype=np.int64) if column is None else np.maximum(board.free[admitted, column], 0)
+        if resource in board.classes[group].demand.extended:
+            # Elsewhere it stands for devices, which are told of by themselves.
+            free = free[board.snapshot.offers(resource)[admitted]] if column is not None else free[:0]
         short = int((free < amount).sum())
         if not short:
             continue
@@ -103,10 +115,28 @@ def _shortages(board: Board, group: int, admitted: Flags) -> list[Reason]:
     return reasons
 
 
+def _devices(board: Board, group: int, admitted: Flags) -> list[Reason]:
+    """Return what is known of the devices by themselves, and how many nodes can never host the class for them."""
+    demand = board.classes[group].demand
+    if demand == NO_DEMAND:
+        return []
+    hosts = admitted_by_devices(board.snapshot, demand)
+    found = device_reasons(board.snapshot.devices, demand)
+    closed = 0 if hosts is None else int((admitted & ~hosts).sum())
+    if not closed:
+        return found
+    if any(claim.pinned is not None for claim in demand.claims):
+        text = _counted(closed, "out of reach of devices that claims of these pods have already")
+        return [*found, Reason(code=ReasonCode.CLAIM_NODE_MISMATCH, message=text, count=closed)]
+    text = _counted(closed, "without devices that these pods could use")
+    return [*found, Reason(code=ReasonCode.DEVICES_INSUFFICIENT, message=text, count=closed, subject="none")]
+
+
 def _broken_rules(board: Board, group: int) -> list[Reason]:
     """Return the rules among pods that admitted nodes break beside what could be placed; of each node the first."""
     rules = board.rules[group]
-    if not (rules.forbidden or rules.spreads or rules.near or board.classes[group].storage.attached):
+    asks = board.devices is not None and board.devices.asks(group)
+    if not (rules.forbidden or rules.spreads or rules.near or board.classes[group].storage.attached or asks):
         return []
     counts = board.refusals(group)
     return [

@@ -9,7 +9,7 @@ from services.core.objects import NodeName
 from services.core.policy import TopologyLevel
 from services.core.solving.board import Board, Move
 from services.core.solving.bounds import most_of_all
-from services.core.solving.domains import Demand, Regions, anchors, bonds, relaxations
+from services.core.solving.domains import Demand, Regions, anchors, bonds, relaxations, ties
 from services.core.solving.exact import is_exact, solve_exactly
 from services.core.solving.filling import Filling, Manner, Masks, fill
 from services.core.solving.searching import Budget, Outcome, Search
@@ -54,6 +54,12 @@ class Finding:
     is_proved: bool = True
     was_searched: bool = False
     failed_label: str = ""
+
+    def leave_out(self, count: int) -> None:
+        """Count members out that cannot have their devices together: whether others could is not known."""
+        if count:
+            self.placed -= count
+            self.is_proved, self.was_searched = False, True
 
     def note(self, board: Board) -> None:
         """Remember what is on the board where it is more than what was known."""
@@ -103,7 +109,7 @@ def _demands(board: Board, requests: Iterable[TopologyRequest], aim: Aim) -> lis
         rows = [board.snapshot.rows[sibling.node] for sibling in siblings if sibling.node in board.snapshot.rows]
         pinned = tuple(sorted({int(codes[row]) for row in rows} - {NO_DOMAIN}))
         demands.append(Demand(groups=groups, label=one.level_label, codes=codes, pinned=pinned))
-    return _widest_first(demands)
+    return [*_widest_first(demands), *ties(board)]
 
 
 def _widest_first(demands: Iterable[Demand]) -> list[Demand]:
@@ -175,7 +181,7 @@ def _search_regions(board: Board, demands: Sequence[Demand], aim: Aim, finding: 
             return
         finding.is_proved &= outcome is Outcome.NOTHING
         board.back_to(0)
-    finding.is_proved &= not regions.is_cut
+    finding.is_proved &= not regions.is_cut and not (board.devices is not None and board.devices.gave_up)
 
 
 def _search(board: Board, aim: Aim, *, masks: Masks, budget: Budget) -> Outcome:
@@ -190,7 +196,11 @@ def _search(board: Board, aim: Aim, *, masks: Masks, budget: Budget) -> Outcome:
 
 def _fits_anywhere(board: Board, aim: Aim) -> bool:
     """Tell whether enough members would fit without the required levels: then these are what fails."""
-    fill(board, Filling(order=tuple(range(len(board.classes)))))
-    is_enough = board.placed_count >= aim.needed
-    board.back_to(0)
-    return is_enough
+    tied = ties(board)
+    for region in Regions(board=board, demands=tied, wanted=aim.needed):
+        fill(board, Filling(order=tuple(range(len(board.classes))), masks=region.masks if tied else ()))
+        is_enough = board.placed_count >= aim.needed
+        board.back_to(0)
+        if is_enough:
+            return True
+    return False

@@ -40,7 +40,7 @@ def can_take(board: Board, group: int, row: int) -> bool:
     return (
         rules.can_be_placed
         and board.verdict_on(group, row) is Verdict.ADMITTED
-        and all(board.free[row, column] >= amount for column, amount in rules.amounts)
+        and board.has_amounts(group, row)
         and board.refusal_on(group, row) is None
     )
 

@@ -177,6 +177,8 @@ def _kinds_of_nodes(board: Board, masks: Sequence[Flags | None]) -> Rows:
         counters += list(rules.near.counters) if rules.near is not None else []
         columns += [_told_apart(counter.codes, counter.counts) for counter in counters]
         columns += [_told_apart(spread.domains, spread.counter.counts) for spread in rules.spreads]
+    if board.devices is not None:
+        columns.append(board.devices.all_kinds())
     return _numbered(columns, count=len(board.snapshot.names))
 
 

@@ -69,9 +69,7 @@ class Turns:
 
     def _takes(self, row: int) -> bool:
         board, group = self._board, self._group
-        return board.refusal_on(group, row) is None and all(
-            board.free[row, column] >= amount for column, amount in board.rules[group].amounts
-        )
+        return board.refusal_on(group, row) is None and board.has_amounts(group, row)
 
 
 def _narrowest(spreads: Sequence[Spread]) -> Spread | None:

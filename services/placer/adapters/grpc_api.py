@@ -93,11 +93,16 @@ def _short_name(gang: GangId) -> str:
 
 
 def _plan_message(gang_plan: GangPlan) -> pb.GroupPlan:
-    return pb.GroupPlan(
+    message = pb.GroupPlan(
         outcome=gang_plan.outcome.value,
         bound=dict(gang_plan.bound),
         reasons=encode_reasons(gang_plan.reasons),
     )
+    for claim, results in gang_plan.devices.items():
+        for one in results:
+            chosen = {"request": one.request, "driver": one.driver, "pool": one.pool, "device": one.device}
+            message.devices[claim].add_struct().update(chosen)
+    return message
 
 
 def explain_response(found: Explanation) -> pb.ExplainResponse:

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS, Cluster, Effects, Promise
+from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS, Cluster
+from services.core.effects import Effects, Promise
 from services.core.objects import (
     Applied,
     ClusterChange,

@@ -165,10 +165,11 @@ class TestPod:
             NodeSelectorTerm(expressions=(NodeRequirement(key="zone", operator="In", values=("a",)),)),
         )
 
-    def test_rules_that_cannot_be_honoured_are_named(self) -> None:
-        """Each such rule once, by its path."""
+    def test_claims_of_devices_are_no_rule_that_cannot_be_honoured(self) -> None:
+        """They are read as what the pod asks for."""
         item = pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}])
-        assert item.unsupported == ("spec.resourceClaims",)
+        assert not item.unsupported
+        assert [one.claim for one in item.devices.claims] == ["one"]
 
     @pytest.mark.parametrize(
         ("state", "started"),
