@@ -21,6 +21,9 @@ async def test_what_is_broken_is_found(setting: Setting, tmp_path: Path) -> None
     assert found_in(report) == setting.finds
     assert inferred_in(report) == setting.inferred
     assert {gap.source.split()[0] for gap in report.gaps} == setting.unseen
+    if not setting.finds:
+        # Nothing is wrong and all was asked for: every check has looked, and passed.
+        assert set(report.passed) == {one.id for one in CHECKS}
     save(evidence, tmp_path / "dump")
     assert report_of(load(tmp_path / "dump")) == report
 
