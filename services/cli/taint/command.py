@@ -140,20 +140,17 @@ def add(
     if device and not pool:
         raise click.UsageError("--device needs --pool: names of devices are unique in their pool only")
     selection = Selection(driver=driver, pool=pool, device=device)
-    rule = rule_manifest(
-        name or default_name(selection),
-        selection=selection,
-        taint=Taint(key=key, value=value, effect=effect),
-        ends_at=None if span is None else datetime.now(UTC) + span,
-    )
-    if dry_run or effect == NO_EXECUTE:
+    rule_name, wanted = name or default_name(selection), Taint(key=key, value=value, effect=effect)
+    if dry_run or (effect == NO_EXECUTE and not yes):
+        rule = rule_manifest(rule_name, selection=selection, taint=wanted, ends_at=None)
         found = _imagined(rule, topology=_topology(config), kubeconfig=kubeconfig, context=context)
-        if dry_run or not yes:
-            _show(found, selection=selection, output=output if dry_run else "table", is_aside=not dry_run)
+        _show(found, selection=selection, output=output if dry_run else "table", is_aside=not dry_run)
         if dry_run:
             sys.exit(0 if found.is_harmless else EXIT_BREAKS)
-        if not yes:
-            _confirm()
+        _confirm()
+    # Counted from now, and not from before the question was answered.
+    end = None if span is None else datetime.now(UTC) + span
+    rule = rule_manifest(rule_name, selection=selection, taint=wanted, ends_at=end)
     written = _with_client(lambda client: _create(client, rule), kubeconfig=kubeconfig, context=context)
     if output == "json":
         click.echo(json.dumps(written, indent=2))
