@@ -15,7 +15,7 @@ from services.runtime.kube import KubeClient, KubeError, KubeFault
 Tell = Callable[[str, int], None]
 
 FORBIDDEN, NOT_FOUND, UNAUTHORIZED, SERVER_ERROR = 403, 404, 401, 500
-NODE_TIMEOUT_S = 5.0
+NODE_TIMEOUT_S = 10.0
 NODES_AT_ONCE = 16
 FIRST_NODES = 16
 """Where none of so many nodes answers, no other is asked: 5,000 timeouts would take half an hour."""

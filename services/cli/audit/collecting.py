@@ -16,7 +16,7 @@ from services.runtime.kube import Gone, KubeClient, KubeError, KubeUnavailable
 PAGE = 1000
 ATTEMPTS = 3
 CONCURRENT = 4
-REACHABLE_WITHIN_S = 10.0
+REACHABLE_WITHIN_S = 30.0
 _HOW_TO_REACH = "check that the API server can be reached, and the kubeconfig"
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 

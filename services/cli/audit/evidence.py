@@ -99,10 +99,9 @@ class Evidence:
     def component_gate(self, component: str, name: str) -> bool | None:
         """Return what a component's command line says of a gate; None where it says nothing or is not visible."""
         for flags in self.component_flags(component):
-            for part in flags.get("feature-gates", "").split(","):
-                key, _, value = part.partition("=")
-                if key.strip() == name:
-                    return value.strip().lower() == "true"
+            stated = gates_in(flags.get("feature-gates", ""))
+            if name in stated:
+                return stated[name]
         return None
 
     def component_flags(self, component: str) -> Iterator[Mapping[str, str]]:
@@ -113,6 +112,15 @@ class Evidence:
                 continue
             for container in pod["spec"].get("containers") or ():
                 yield flags_of([*(container.get("command") or ()), *(container.get("args") or ())])
+
+
+def gates_in(text: str) -> Mapping[str, bool]:
+    """Return the gates of a flag: `A=true,B=false`, each with its component where that is said, as `kube:A=true`.
+
+    /flagz writes them as `:A=true,:B=false`.
+    """
+    pairs = (part.strip().partition("=") for part in text.replace(";", ",").split(","))
+    return {name.rpartition(":")[2]: value.strip().lower() == "true" for name, is_set, value in pairs if is_set}
 
 
 def flags_of(arguments: list[str]) -> Mapping[str, str]:

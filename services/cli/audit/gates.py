@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from services.cli.audit.evidence import Evidence, Manifest
+from services.cli.audit.evidence import Evidence, Manifest, gates_in
 from services.cli.audit.findings import Gap
 
 GENERIC_WORKLOAD, SCALE_TO_ZERO = "GenericWorkload", "HPAScaleToZero"
@@ -81,11 +81,9 @@ def unseen(check: str, *components: str) -> Gap:
 def _in_flagz(evidence: Evidence, name: str) -> bool | None:
     for document in evidence.items("flagz"):
         flags = document.get("flags")
-        given = str(flags.get("feature-gates", "")) if isinstance(flags, dict) else ""
-        for part in given.strip("{}[]").replace(" ", ",").split(","):
-            key, _, value = part.partition("=")
-            if key.strip() == name:
-                return value.strip().lower() == "true"
+        stated = gates_in(str(flags.get("feature-gates", "")) if isinstance(flags, dict) else "")
+        if name in stated:
+            return stated[name]
     return None
 
 

@@ -9,7 +9,7 @@ from services.runtime.election import Holder
 from services.runtime.health import Readiness
 from services.runtime.leader_key import LEADERS_STREAM, key_of, leader_subject
 
-PATIENCE_S = 3.0
+PATIENCE_S = 5.0
 """How long a NATS server may take to answer."""
 
 

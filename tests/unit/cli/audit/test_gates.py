@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.cli.audit.checks import CHECKS
-from services.cli.audit.evidence import Evidence, Reading, State
+from services.cli.audit.evidence import Evidence, Reading, State, gates_in
 from services.cli.audit.findings import Finding, Report
 from services.cli.audit.gates import GENERIC_WORKLOAD, SCALE_TO_ZERO, Gate, component_gate_of, gate_of
 from services.cli.audit.judging import audit
@@ -14,7 +14,8 @@ from tests.unit.cli.audit.worlds import gates, group, hpa, members, served, worl
 HIDDEN = Reading(state=State.FAILED, problem="forbidden", fix="a rule")
 DROPPED = {"kind": "Pod", "spec": {}}
 KEPT = {"kind": "Pod", "spec": {"schedulingGroup": {"podGroupName": "g"}}}
-FLAGS = {"flags": {"feature-gates": "GenericWorkload=true,Other=false"}}
+FLAGS = {"flags": {"feature-gates": ":GenericWorkload=true,:Other=false"}}
+"""As a kube-apiserver of 1.37.2 writes them."""
 LONG_AGO, JUST_NOW = "2026-12-01T11:00:00Z", "2026-12-01T11:59:50Z"
 
 
@@ -43,6 +44,21 @@ def test_the_api_servers_gate(sources: dict[str, Any], *, is_on: bool, is_inferr
     found = gate_of(managed(**sources), GENERIC_WORKLOAD)
     assert found is not None
     assert (found.is_on, found.is_inferred) == (is_on, is_inferred)
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("", {}),
+        ("A=true, B=false", {"A": True, "B": False}),
+        (":A=true,:B=false", {"A": True, "B": False}),
+        ("kube:A=True;other:B=false", {"A": True, "B": False}),
+        ("A", {}),
+    ],
+)
+def test_gates_are_read_in_every_form(text: str, stated: dict[str, bool]) -> None:
+    """As flags state them, with components or without, and as /flagz does."""
+    assert gates_in(text) == stated
 
 
 def test_a_refused_dry_run_shows_nothing_of_pods() -> None:
