@@ -188,3 +188,35 @@ def _children(node: Any) -> Iterator[Any]:
             yield from (body.iter_range, body.accu_init, body.loop_condition, body.loop_step, body.result)
         case _:
             return
+
+
+MAX_ROUNDS = 320
+"""Rounds of loops in one evaluation: all attributes of a device, ten times. The engine itself allows some ten thousand,
+which would be milliseconds for each of tens of thousands of devices."""
+_UNKNOWN_LENGTH = 32
+"""Of what a loop goes over: a device has at most 32 attributes and capacities."""
+
+
+def rounds_of(root: Any) -> int:
+    """Return how many rounds the loops of a tree may take together, as far as can be told without a device."""
+    total = 0
+    waiting: list[tuple[Any, int]] = [(root, 1)]
+    while waiting:
+        node, times = waiting.pop()
+        if node.WhichOneof("expr_kind") != "comprehension_expr":
+            waiting.extend((one, times) for one in _children(node))
+            continue
+        body = node.comprehension_expr
+        rounds = times * _length_of(body.iter_range)
+        total += rounds
+        waiting.extend((one, times) for one in (body.iter_range, body.accu_init, body.result))
+        waiting.extend((one, rounds) for one in (body.loop_condition, body.loop_step))
+        if total > MAX_ROUNDS:
+            break
+    return total
+
+
+def _length_of(node: Any) -> int:
+    if node.WhichOneof("expr_kind") == "list_expr":
+        return len(node.list_expr.elements)
+    return len(node.struct_expr.entries) if node.WhichOneof("expr_kind") == "struct_expr" else _UNKNOWN_LENGTH

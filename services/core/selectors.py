@@ -24,11 +24,13 @@ from services.core.selector_reads import (
     CAPACITY_DOMAINS,
     DOMAINS,
     DRIVER,
+    MAX_ROUNDS,
     OWN_DOMAIN,
     WITHOUT_DEFAULT,
     Reads,
     ReadsFinder,
     UnknownUse,
+    rounds_of,
 )
 from services.core.selector_tree import checked_expr_file
 
@@ -108,6 +110,8 @@ def compile_selector(expression: str) -> Selector | SelectorProblem:
     wrapped = _Any()
     wrapped.ParseFromString(compiled.serialize())
     tree.ParseFromString(wrapped.value)
+    if rounds_of(tree.expr) > MAX_ROUNDS:
+        return _problem(expression, f"its loops may take more than {MAX_ROUNDS} rounds")
     finder = ReadsFinder()
     try:
         reads = finder.reads(tree.expr)
