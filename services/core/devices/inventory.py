@@ -22,7 +22,7 @@ from services.core.devices.promises import holder_of, uses_of_promise
 from services.core.devices.searching import GaveUp, Task, search
 from services.core.devices.values import ClaimSpec, NodeRule, PoolId, Use
 from services.core.node_rules import Constraints, is_selected
-from services.core.objects import Metadata, Node, NodeName, Pod, Uid
+from services.core.objects import Metadata, Node, NodeName, Pod
 from services.core.reasons import Reason, ReasonCode
 
 _KEPT = 100_000
@@ -88,7 +88,7 @@ class Devices:
         self._memory = memory
         self._prepared = prepared
         self._demanding = Demanding(claims, holds=holds)
-        self._uses: dict[Uid, PodUse] = {}
+        self._uses: dict[int, tuple[Pod, PodUse]] = {}
         self._failing: dict[Wish, PoolState | None] = {}
         self._reached: dict[tuple[NodeName, PoolId], int] = {}
         self._pools_of: dict[NodeName, tuple[PoolState, ...]] = {}
@@ -107,11 +107,11 @@ class Devices:
 
     def use_of(self, pod: Pod) -> PodUse:
         """Return the claims of a pod, each with its name."""
-        uid = pod.metadata.uid
-        known = self._uses.get(uid)
+        known = self._uses.get(id(pod))
         if known is None:
-            known = self._uses[uid] = self._demanding.of_pod(pod)
-        return known
+            # The pod is kept too, so that its number is nobody else's.
+            known = self._uses[id(pod)] = (pod, self._demanding.of_pod(pod))
+        return known[1]
 
     def admits(self, demand: DeviceDemand) -> tuple[NodeName, ...] | None:
         """Return the nodes that could ever host a pod with the demand, None where all could.
