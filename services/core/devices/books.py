@@ -175,11 +175,12 @@ class DeviceBooks:
             for holder in (("name", *name), *([("own", *own)] if own else [])):
                 if holder in self._holds:
                     self._settle(holder)
-        self._prepare_new()
+        self._prepare_new(item)
 
-    def _prepare_new(self) -> None:
-        """Judge all slices by selectors that were not known before."""
-        new = [one for one in self.claims.expressions() if one not in self._expressions]
+    def _prepare_new(self, item: DeviceObject) -> None:
+        """Judge all slices by selectors of an object that were not known before."""
+        named = self.claims.expressions_of(item.kind, item.metadata)
+        new = [one for one in named if one not in self._expressions]
         for expression in dict.fromkeys(new):
             if len(self._expressions) < _PREPARED_SELECTORS:
                 self._expressions[expression] = None

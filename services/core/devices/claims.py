@@ -103,14 +103,26 @@ class ClaimBooks:
             case _:
                 self.rules.pop(metadata.name, None)
 
-    def expressions(self) -> Iterator[str]:
-        """Yield the selectors that classes, claims and templates name."""
-        for known in self.classes.values():
-            if isinstance(known, DeviceClassSpec):
-                yield from known.selectors
-        for found in (*self.claims.values(), *self.templates.values()):
-            if not isinstance(found, Unreadable):
-                yield from expressions_of(found.spec if isinstance(found, Claim) else found)
+    def expressions_of(self, kind: Kind, metadata: Metadata) -> Iterator[str]:
+        """Yield the selectors that one claim, template or class names; none where it is not known.
+
+        Of one, because it is asked at each change: going through all of them would make n claims cost n² looks.
+        """
+        name = (metadata.namespace, metadata.name)
+        known: object = None
+        match kind:
+            case Kind.RESOURCE_CLAIM:
+                known = self.claims.get(name)
+            case Kind.RESOURCE_CLAIM_TEMPLATE:
+                known = self.templates.get(name)
+            case Kind.DEVICE_CLASS:
+                known = self.classes.get(metadata.name)
+        if isinstance(known, DeviceClassSpec):
+            yield from known.selectors
+        elif isinstance(known, Claim):
+            yield from expressions_of(known.spec)
+        elif isinstance(known, ClaimSpec):
+            yield from expressions_of(known)
 
     def class_for(self, resource: str) -> str:
         """Return the DeviceClass that an extended resource stands for, empty where there is none (KEP-5004)."""
