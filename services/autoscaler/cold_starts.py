@@ -97,6 +97,12 @@ class ColdStarts:
             hpa=hpa, start=ColdStart(replicas=replicas), signal_s=signal_s, signal_ns=signal_ns, span=span
         )
         measurement.start.ended(Phase.DECIDED, at_s=measurement.at_s(self._clock))
+        # As of the reading that asked for the wake, so that what the very first pod takes counts.
+        for metric in hpa.metrics:
+            count = self._deliveries.last_delivered(metric.key)
+            if count is not None:
+                measurement.delivered[metric.key] = count
+        measurement.start.counts_items = bool(measurement.delivered)
         return measurement
 
     def replicas_set(self, measurement: Measurement, *, scale: Scale) -> None:
@@ -165,14 +171,7 @@ class ColdStarts:
             measurement.changed.set()
 
     async def _look_for_items(self, measurement: Measurement) -> None:
-        """Wait until some queue has delivered more than at the wake, when nobody was there to take anything."""
-        for metric in measurement.hpa.metrics:
-            with contextlib.suppress(SourceFailed):
-                count = await self._deliveries.delivered(metric.key)
-                if count is not None:
-                    measurement.delivered[metric.key] = count
-        measurement.start.counts_items = bool(measurement.delivered)
-        measurement.changed.set()
+        """Wait until some queue has delivered more than before the wake, when nobody was there to take anything."""
         while measurement.delivered and Phase.FIRST_ITEM not in measurement.start.ends_s:
             await self._clock.sleep(LOOK_FOR_ITEMS_S)
             if not measurement.start.has_running:

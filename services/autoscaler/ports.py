@@ -135,6 +135,9 @@ class TargetPods(Protocol):
 class Deliveries(Protocol):
     """How many messages the readers of a queue were given so far."""
 
+    def last_delivered(self, key: MetricKey) -> int | None:
+        """Return the count as of the last reading; None where the queue does not tell."""
+
     async def delivered(self, key: MetricKey) -> int | None:
         """Return the count; None where the queue does not tell. Raises SourceFailed."""
 

@@ -10,6 +10,7 @@ COMMANDS: Mapping[str, str] = {
     "up": "services.cli.up:up",
     "why": "services.cli.why:why",
     "plan": "services.cli.plan:plan",
+    "coldstart": "services.cli.coldstart.command:coldstart",
     "decisions": "services.cli.follow_decisions:decisions",
     "dead-letters": "services.cli.dead_letters:dead_letters",
     "config": "services.cli.config_file:config",

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,11 +14,13 @@ from rich.console import Console
 
 from services.cli.folder_lock import FolderInUse, locked
 from services.cli.processes import LocalProcess, LocalServices, ServiceFailed
+from services.contracts.policy_file import read_policy
 from services.core.names import SCHEDULER_NAME
 from services.runtime.addresses import is_free_port
 from services.runtime.embedded_nats import EmbeddedNats, NatsServerFailed
 from services.runtime.kube import KubeClient, KubeFault
 from services.runtime.stopping import unless_stopped
+from services.runtime.structured_file import UnusableFile
 
 CHECK_S = 1.0
 RESTART_PAUSE_S = 2.0
@@ -39,6 +42,10 @@ WRITES = (
 )
 
 
+WAKES = "starts what an HorizontalPodAutoscaler has put to sleep, and sets the conditions of that autoscaler"
+"""What it also does where the configuration has metricSources."""
+
+
 @click.command()
 @click.option(
     "--kubeconfig",
@@ -54,14 +61,22 @@ WRITES = (
     show_default=True,
     help="Where logs and the store of an own NATS server are kept.",
 )
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration file (docs/config.md), which is read again when it changes.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask before writing to the cluster.")
-def up(kubeconfig: Path, nats_url: str | None, folder: Path, *, yes: bool) -> None:
+def up(kubeconfig: Path, nats_url: str | None, folder: Path, config: Path | None, *, yes: bool) -> None:
     """Run all services here, against any cluster, until Ctrl-C. Creates no nodes."""
     console = Console(soft_wrap=True, highlight=False)
     _check_kubeconfig(kubeconfig)
+    wanted = Wanted(
+        kubeconfig=kubeconfig, nats_url=nats_url, folder=folder, config=config, is_waking=_is_waking(config)
+    )
     problems: list[str] = []
     try:
-        asyncio.run(_up(console, kubeconfig=kubeconfig, nats_url=nats_url, folder=folder, is_confirmed=yes))
+        asyncio.run(_up(console, wanted, is_confirmed=yes))
     except* FolderInUse as group:
         problems += [f"{error}; end that one, or give another --folder" for error in group.exceptions]
     except* (ServiceFailed, NatsServerFailed, KubeFault) as group:
@@ -72,6 +87,17 @@ def up(kubeconfig: Path, nats_url: str | None, folder: Path, *, yes: bool) -> No
         problems.append(f"nothing was started{unasked}")
     if problems:
         raise click.ClickException("\n".join(problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was asked for. `is_waking` says that the configuration has sources to wake by."""
+
+    kubeconfig: Path
+    nats_url: str | None
+    folder: Path
+    config: Path | None
+    is_waking: bool
 
 
 def _sentence(error: BaseException) -> str:
@@ -92,12 +118,24 @@ def _check_kubeconfig(path: Path) -> None:
         )
 
 
-async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folder: Path, is_confirmed: bool) -> None:
-    async with await KubeClient.open(kubeconfig, user_agent="phalanx-up") as client:
+def _is_waking(config: Path | None) -> bool:
+    """Tell whether the configuration has something to wake by. Raises ClickException with a line for each mistake."""
+    if config is None:
+        return False
+    try:
+        return bool(read_policy(config.read_bytes(), name=str(config)).metric_sources)
+    except UnusableFile as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{config}: cannot be read: {error.strerror}") from error
+
+
+async def _up(console: Console, wanted: Wanted, *, is_confirmed: bool) -> None:
+    async with await KubeClient.open(wanted.kubeconfig, user_agent="phalanx-up") as client:
         version = (await client.request_ok("GET", "/version")).json()["gitVersion"]
         groups = await client.served_versions("scheduling.k8s.io")
         console.print(f"Cluster {client.host}, Kubernetes {version}. There, Phalanx:")
-        for line in WRITES:
+        for line in (*WRITES, *([WAKES] if wanted.is_waking else [])):
             console.print(f"  • {line}")
         if not {"v1beta1", "v1alpha3"} & set(groups):
             console.print(
@@ -109,12 +147,19 @@ async def _up(console: Console, *, kubeconfig: Path, nats_url: str | None, folde
     # Before anything starts: a Ctrl-C at any moment from here on ends everything in order.
     stopping = _stop_signals()
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(locked(folder))
+        stack.enter_context(locked(wanted.folder))
+        nats_url = wanted.nats_url
         if nats_url is None:
             port = NATS_PORT if is_free_port(NATS_PORT) else 0
-            nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=folder / "nats", port=port))).url
+            nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=wanted.folder / "nats", port=port))).url
         console.print("Starting the services …")
-        services = LocalServices(folder=folder, nats_url=nats_url, kubeconfig=kubeconfig, preferred_ports=PORTS)
+        services = LocalServices(
+            folder=wanted.folder,
+            nats_url=nats_url,
+            kubeconfig=wanted.kubeconfig,
+            environment={} if wanted.config is None else {"PHALANX_CONFIG": str(wanted.config.resolve())},
+            preferred_ports=PORTS,
+        )
         running = await unless_stopped(stack.enter_async_context(services), stopping=stopping)
         if running is not None:
             for line in _addresses(running.processes, nats_url=nats_url):

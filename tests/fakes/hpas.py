@@ -161,6 +161,11 @@ class FakeDeliveries:
 
     count: int | None = None
 
+    def last_delivered(self, key: MetricKey) -> int | None:
+        """Return the count."""
+        assert key.name
+        return self.count
+
     async def delivered(self, key: MetricKey) -> int | None:
         """Return the count."""
         assert key.name

@@ -18,6 +18,11 @@ class JetStreamDeliveries:
             MetricKey(name=one.metric, selector=sorted_pairs(one.selector)): one.jetstream for one in sources
         }
 
+    def last_delivered(self, key: MetricKey) -> int | None:
+        """Return the count as of the last reading, which is the one that asked for the wake."""
+        source = self._sources.get(key)
+        return None if source is None else self._queues.last_delivered(source)
+
     async def delivered(self, key: MetricKey) -> int | None:
         """Return the count of a metric's consumer. Raises SourceFailed."""
         source = self._sources.get(key)

@@ -44,6 +44,8 @@ class JetStreamQueues:
         self._clock = clock
         self._readiness = readiness
         self._client = Client()
+        #: Messages delivered as of the last reading.
+        self._delivered: dict[JetStreamSource, int] = {}
         self._hints: set[Callable[[], None]] = set()
         #: What the server refused lately: it answers such requests with silence, and says so beside them.
         self._refused: deque[str] = deque(maxlen=64)
@@ -86,6 +88,8 @@ class JetStreamQueues:
             held = await jetstream.consumer_info(source.stream, source.consumer)
         except _FAULTS as error:
             raise SourceFailed(self._why(error, source=source)) from error
+        if held.delivered is not None:
+            self._delivered[source] = held.delivered.consumer_seq
         if held.num_pending is None or held.num_ack_pending is None:
             return ()
         return (Sample(value=float(held.num_pending + held.num_ack_pending), taken_at=self._clock.now()),)
@@ -98,6 +102,10 @@ class JetStreamQueues:
         except _FAULTS as error:
             raise SourceFailed(self._why(error, source=source)) from error
         return None if held.delivered is None else held.delivered.consumer_seq
+
+    def last_delivered(self, source: JetStreamSource) -> int | None:
+        """Return the same as of the last reading; None before there was one."""
+        return self._delivered.get(source)
 
     @contextlib.asynccontextmanager
     async def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from services.cli.demo.screen import Screen
 from services.cli.demo.story import FIRST, GANGS, Story
 from services.cli.demo.system import CLUSTERS, running
 from services.cli.demo.traces import trace_of_transaction
+from services.cli.demo.waking import Waking
 from services.cli.folder_lock import FolderInUse, locked
 from services.cli.processes import SERVICES, ServiceFailed
 from services.core.decisions import Committed
@@ -89,19 +90,24 @@ async def _demo(
             kill=system.services.processes[kill] if kill else None,
             is_timed=cluster_name == "sandbox",
         )
-        showing = asyncio.create_task(screen.show())
+        waking = Waking(
+            client=system.client, witness=system.witness, bus=system.bus, queue=system.queue, tell=screen.tell
+        )
+        story.interlude = waking.play
+        showing = [asyncio.create_task(screen.show()), asyncio.create_task(waking.hear())]
         try:
             await story.play()
         except (TimeoutError, KubeFault, ServiceFailed) as error:
             # What was seen so far is still shown and judged; the demo as a whole has failed.
             story.kept.append(Promise(text="the story reaches its end", happened=str(error), is_held=False))
         finally:
-            showing.cancel()
+            for task in showing:
+                task.cancel()
         commits = system.witness.decisions(FIRST.name, Committed)
         trace = (
             await asyncio.to_thread(trace_of_transaction, system.trace_file, commits[0].decision.transaction)
             if commits
             else None
         )
-        screen.report(story.kept, story.timings, trace=trace)
+        screen.report(story.kept, story.timings, trace=trace, started=waking.started)
         return story.kept

@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console, RenderableType
@@ -15,13 +17,17 @@ from services.cli.demo.promises import Promise, Timing
 from services.cli.demo.traces import Span, tree_of
 from services.cli.demo.witness import PodRecord, Witness
 from services.contracts.streams import STREAMS
+from services.core.cold_start import Phase, took_s
 from services.core.decisions import Committed, Degraded, Proposed, Refused, Repairing, RolledBack, Waiting
+from services.core.scaling import Started
 
 BAR_CELLS = 24
 REFRESH_S = 0.1
 PROGRESS_COLUMNS = 4
 TRACE_WIDTH = 200
 """Columns for a trace in a file, where each span is to be one line."""
+
+_OF_ONE_POD = re.compile(r"(\.pod\.[^.]+\.[^.]+-)[^.-]+-[^.-]+(\.[^.]+)$")
 
 WORDS = {
     Proposed: "proposed",
@@ -99,12 +105,16 @@ class Screen:
         heard = self.witness.decisions(gang.name)
         return WORDS[type(heard[-1].decision.event)] if heard else ""
 
-    def report(self, kept: list[Promise], timings: list[Timing], *, trace: Span | None) -> None:
-        """Show promises beside what happened, times beside goals, the trace, and what to subscribe to."""
+    def report(
+        self, kept: list[Promise], timings: list[Timing], *, trace: Span | None, started: Started | None = None
+    ) -> None:
+        """Show promises beside what happened, times beside goals, cold start and trace, and what to subscribe to."""
         self._show("")
         self._show(_promise_table(kept))
         if timings:
             self._show(_timing_table(timings))
+        if started is not None:
+            self._show(phase_table(started.ends_s))
         if trace is not None:
             self._show("[bold]One trace, from the event that made it possible to the last binding[/bold]")
             self._show(tree_of(trace), file_width=TRACE_WIDTH)
@@ -129,7 +139,9 @@ class Screen:
         table = Table(title="Subjects on the bus", title_justify="left", box=None, padding=(0, 2), show_header=False)
         counts: dict[str, int] = {}
         for one in self.witness.heard:
-            counts[one.subject] = counts.get(one.subject, 0) + 1
+            # A pod alone has subjects of its own: those of one Deployment are one line.
+            subject = _OF_ONE_POD.sub(r"\1*\2", one.subject)
+            counts[subject] = counts.get(subject, 0) + 1
         for subject, count in sorted(counts.items()):
             table.add_row(subject, f"{count}")
         return table
@@ -140,6 +152,16 @@ def _numbers(gang: DemoGang, pods: list[PodRecord]) -> tuple[int, int]:
     counted = [pod for pod in pods if not pod.is_taken_back]
     bound = sum(pod.bound_s is not None for pod in counted)
     return min(bound, gang.members), sum(pod.finished_s is not None for pod in counted)
+
+
+def phase_table(ends_s: Mapping[Phase, float]) -> Table:
+    """Return the phases of one cold start, and what each added."""
+    table = Table(title="One message wakes a Deployment: its cold start", title_justify="left")
+    for name, justify in (("phase", "left"), ("added", "right"), ("seconds since the signal", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for phase, added_s in took_s(ends_s).items():
+        table.add_row(phase, f"{added_s:.3f}", f"{ends_s[phase]:.3f}")
+    return table
 
 
 def _promise_table(kept: list[Promise]) -> Table:

@@ -1,7 +1,7 @@
 """The story that the demo tells, act by act. Each act waits for what it shows, and notes its promises."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from services.cli.demo import promises
@@ -44,6 +44,8 @@ class Story:
     group_version: str
     kill: LocalProcess | None = None
     is_timed: bool = True
+    #: The act about waking, which needs a queue; without one it is left out.
+    interlude: Callable[[], Awaitable[list[Promise]]] | None = None
     kept: list[Promise] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
 
@@ -53,6 +55,8 @@ class Story:
         await self.two_jobs(FIRST, SECOND)
         await self.repair_around()
         await self.undo_whole()
+        if self.interlude is not None:
+            self.kept += await self.interlude()
         self.kept += [
             promises.never_partial(self.witness, GANGS),
             promises.never_sold_twice(self.witness),

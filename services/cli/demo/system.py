@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nats.aio.client import Client
+
 from services.cli.demo.clusters import DemoCluster, kubernetes, sandbox
+from services.cli.demo.waking import CONFIGURATION, queue
 from services.cli.demo.witness import Witness
 from services.cli.folder_lock import LOCK_FILE
 from services.cli.processes import LocalServices
@@ -37,6 +40,8 @@ class System:
     group_version: str
     nats_url: str
     trace_file: Path
+    bus: Bus
+    queue: Client
 
 
 @asynccontextmanager
@@ -47,13 +52,20 @@ async def running(cluster_name: str, *, folder: Path, is_traced: bool = True) ->
     witness = Witness(clock=SystemClock())
     async with contextlib.AsyncExitStack() as stack:
         nats = await stack.enter_async_context(EmbeddedNats())
+        # Before the services: what counts a queue that does not exist yet looks for it again only after a while.
+        orders = await stack.enter_async_context(queue(nats.url))
+        config = folder / "phalanx.yaml"
+        config.write_text(CONFIGURATION)
+        environment = {"PHALANX_CONFIG": str(config.resolve())}
+        if is_traced:
+            environment["PHALANX_TRACE_FILE"] = str(trace_file)
         cluster = await stack.enter_async_context(CLUSTERS[cluster_name](folder))
         services = await stack.enter_async_context(
             LocalServices(
                 folder=folder,
                 nats_url=nats.url,
                 kubeconfig=cluster.kubeconfig,
-                environment={"PHALANX_TRACE_FILE": str(trace_file)} if is_traced else {},
+                environment=environment,
             )
         )
         client = await stack.enter_async_context(await KubeClient.open(cluster.kubeconfig, user_agent="phalanx-demo"))
@@ -71,6 +83,8 @@ async def running(cluster_name: str, *, folder: Path, is_traced: bool = True) ->
             group_version="v1beta1" if "v1beta1" in versions else "v1alpha3",
             nats_url=nats.url,
             trace_file=trace_file,
+            bus=bus,
+            queue=orders,
         )
 
 

@@ -10,10 +10,11 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from services.cli.folder_lock import locked
-from services.cli.up import WRITES
+from services.cli.up import WAKES, WRITES
 from services.sandbox.app import running
 from services.sandbox.cluster import ClusterSettings
 from services.sandbox.kubeconfig import write
@@ -133,9 +134,11 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def started(kubeconfig: Path, folder: Path) -> AsyncIterator[Running]:
-    """The command, without a question."""
+    """The command, without a question, and with the configuration file where there is one beside the folder."""
+    config = folder.with_name("phalanx.yaml")
+    further: list[str | Path] = ["--config", config] if await asyncio.to_thread(config.exists) else []
     process = await asyncio.create_subprocess_exec(
-        *command("--kubeconfig", kubeconfig, "--folder", folder, "--yes"),
+        *command("--kubeconfig", kubeconfig, "--folder", folder, "--yes", *further),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -146,6 +149,34 @@ async def started(kubeconfig: Path, folder: Path) -> AsyncIterator[Running]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+CONFIGURATION = "metricSources: [{metric: queue_depth, jetstream: {stream: ORDERS, consumer: infer}}]\n"
+
+
+async def test_a_configuration_file_is_passed_on(kubeconfig: Path, tmp_path: Path) -> None:
+    """All services read it; where it has something to wake by, that is among what will be written."""
+    (tmp_path / "phalanx.yaml").write_text(CONFIGURATION)
+    folder = tmp_path / "up"
+    async with started(kubeconfig, folder) as running:
+        await running.until("export ")
+        addresses = re.findall(r"^  autoscaler: (http://[0-9.:]+)", running.text, re.MULTILINE)
+        async with aiohttp.ClientSession() as session, session.get(f"{addresses[0]}/readyz") as answer:
+            page = await answer.text()
+        await running.interrupt()
+    assert WAKES in " ".join(running.text.split())
+    assert "hpas" in page
+
+
+async def test_a_configuration_file_that_cannot_be_used(kubeconfig: Path, tmp_path: Path) -> None:
+    """It is told before anything is asked of the cluster, with the line."""
+    (tmp_path / "phalanx.yaml").write_text("metricSources:\n- {metric: queue_depth}\n")
+    async with started(kubeconfig, tmp_path / "up") as running:
+        assert running.process.stdout is not None
+        text = (await running.process.stdout.read()).decode()
+        assert await running.process.wait() == 1
+    assert "phalanx.yaml:2: metricSources[0]" in text
+    assert "Kubernetes" not in text
 
 
 async def test_it_runs_until_it_is_told_to_stop(kubeconfig: Path, tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from services.cli.demo.objects import DemoGang
 from services.cli.demo.promises import Promise, Timing
 from services.cli.demo.screen import BAR_CELLS, Screen
 from services.cli.demo.traces import root_of
-from services.core.decisions import Committed
+from services.core.cold_start import Phase
+from services.core.decisions import Committed, Decision, Refused
+from services.core.objects import GangId
+from services.core.scaling import Started
 from tests.unit.cli.scene import OTHER, TRAIN, Scene, assignments, proposed, rolled_back, waiting
 from tests.unit.cli.test_traces import placement
 
@@ -146,3 +149,24 @@ def test_sentence_in_a_file_is_one_line() -> None:
     console = Console(file=output, width=40)
     Screen(console=console, witness=Scene().witness, gangs=(), started_s=0.0).tell("words " * 20)
     assert output.getvalue().count("\n") == 1
+
+
+def test_the_phases_of_a_cold_start_are_shown() -> None:
+    """What each added, beside the moment of its end."""
+    output = io.StringIO()
+    started = Started(replicas=8, ends_s={Phase.DECIDED: 0.25, Phase.READY: 1.0})
+    screen_of(Scene(), output).report([], [], trace=None, started=started)
+    (line,) = [line for line in output.getvalue().splitlines() if "ready" in line]
+    assert line.split()[1::2] == ["ready", "0.750", "1.000"]
+
+
+def test_pods_of_one_deployment_are_one_subject() -> None:
+    """Each alone has subjects of its own, which nobody wants to read."""
+    scene, output = Scene(), io.StringIO()
+    for name in ("infer-624cb018db-8p4rq", "infer-624cb018db-z52nq"):
+        decision = Decision(gang=GangId(f"pod/demo/{name}"), event=Refused(reasons=()), decided_at=scene.now)
+        scene.witness.hear(decision, subject=f"phalanx.placement.v1.pod.demo.{name}.refused")
+    screen = Screen(console=Console(file=output, width=200), witness=scene.witness, gangs=(TRAIN,), started_s=0.0)
+    screen.report([], [], trace=None)
+    (line,) = [line for line in output.getvalue().splitlines() if "infer" in line]
+    assert line.split() == ["phalanx.placement.v1.pod.demo.infer-*.refused", "2"]
