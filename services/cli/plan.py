@@ -161,6 +161,8 @@ def _print(answer: pb.PlanResponse, *, target: str | None) -> None:
         for node in one.bound.values():
             counts[node] = counts.get(node, 0) + 1
         where = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
+        devices = sum(len(results) for results in one.devices.values())
+        where += f", with {devices} device{'s' if devices > 1 else ''}" if devices else ""
         why = "; ".join(reason.message for reason in one.reasons)
         table.add_row(name, one.outcome, escape(where or why or NOTHING_NEW))
     console = Console()

@@ -23,9 +23,14 @@ from services.core.reduce import reduce
 
 Manifest = Mapping[str, Any]
 
-CLAIMS_UNSOLVED = "claims are not solved"
-_CLAIMS_FIELD = "spec.resourceClaims"
-_UNDECIDED = frozenset({ReasonCode.UNSUPPORTED_CONSTRAINT, ReasonCode.SEARCH_BUDGET_EXHAUSTED})
+_UNDECIDED = frozenset(
+    {
+        ReasonCode.UNSUPPORTED_CONSTRAINT,
+        ReasonCode.SELECTOR_NOT_SUPPORTED,
+        ReasonCode.CLAIM_NOT_SUPPORTED,
+        ReasonCode.SEARCH_BUDGET_EXHAUSTED,
+    }
+)
 
 
 class Verdict(StrEnum):
@@ -117,15 +122,12 @@ def _elsewhere(
     imagine(cluster, (tainted, *coming), takes_all_schedulers=True)
     pods = [one for one in coming if isinstance(one, Pod)]
     wanted = {cluster.gang_id_of(pod) for pod in pods}
-    asks_for_claims = {cluster.gang_id_of(pod) for pod in pods if _CLAIMS_FIELD in " ".join(pod.unsupported)}
     gangs = [gang for gang in gangs_of(cluster) if gang.id in wanted]
     plans = solve_plan(gangs, inventory=cluster.inventory, topology=topology)
     for gang_id, plan in sorted(plans.items()):
         count = sum(cluster.gang_id_of(pod) == gang_id for pod in pods)
         if world.problems:
             yield Elsewhere(gang=gang_id, verdict=Verdict.UNKNOWN, why="not everything could be read")
-        elif gang_id in asks_for_claims:
-            yield Elsewhere(gang=gang_id, verdict=Verdict.UNKNOWN, why=CLAIMS_UNSOLVED)
         else:
             yield _verdict(gang_id, plan, successors=count)
 

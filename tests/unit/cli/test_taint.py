@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from services.cli.main import main
 from services.cli.taint.rules import Selection, Taint, default_name, ending, rule_manifest, selected_by, taint_in
-from services.cli.taint.what_if import CLAIMS_UNSOLVED, Verdict, WhatIf, as_json, what_if
+from services.cli.taint.what_if import Verdict, WhatIf, as_json, what_if
 from services.cli.taint.world import World
 from services.contracts.manifest_kinds import kind_of_manifest
 from services.core.objects import Kind
@@ -163,8 +163,9 @@ def test_what_could_not_be_read_leaves_all_unknown() -> None:
     assert not found.is_harmless
 
 
-def test_pods_with_claims_are_answered_as_far_as_claims_are_solved() -> None:
-    """The successor gets a claim of its own from the template; the other device of the node is free for it."""
+@pytest.mark.parametrize("is_free", [True, False])
+def test_pods_with_claims_need_devices_too(*, is_free: bool) -> None:
+    """The successor gets a claim of its own from the template; the other device of the node is free for it, or not."""
     uses: Manifest = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}], "gpus": 0}
     template = {
         "apiVersion": "resource.k8s.io/v1",
@@ -182,11 +183,11 @@ def test_pods_with_claims_are_answered_as_far_as_claims_are_solved() -> None:
         template,
         device_class,
         claim("c", "gpu-0", "a", owner="a"),
-        slice_("n1", "gpu-0", "gpu-1"),
+        slice_("n1", "gpu-0", *(["gpu-1"] if is_free else [])),
     )
-    is_solved = not reduce(Kind.POD, {**pod, "metadata": pod["metadata"] | {"uid": "u"}}).unsupported  # type: ignore[union-attr]
-    expected = (Verdict.FITS, "") if is_solved else (Verdict.UNKNOWN, CLAIMS_UNSOLVED)
-    assert the_answer(what_if(given, rule())) == expected
+    verdict, why = the_answer(what_if(given, rule()))
+    assert verdict is (Verdict.FITS if is_free else Verdict.LACKS)
+    assert is_free or "tainted" in why
 
 
 def test_json_has_stable_fields() -> None:
