@@ -98,6 +98,9 @@ bench-demo: $(STAMP) ## the demo against its goals
 bench-audit: $(STAMP) ## the audit of a large cluster against its goals
 	@$(PYTHON) -m bench.audit
 
+bench-autoscaler: $(STAMP) ## the autoscaler against its goals; its last part takes minutes
+	@$(PYTHON) -m bench.autoscaler
+
 bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
 	@$(PYTHON) -m bench.binder
 
