@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
@@ -21,7 +22,7 @@ from services.autoscaler.sources import SourceBook
 from services.autoscaler.telling import Teller
 from services.core.metric_readings import Known, MetricKey
 from services.core.reasons import Reason
-from services.core.scaling import Autoscaler, Held, Refused, TargetRef, Verdict, Woken, decide, must_disarm
+from services.core.scaling import Autoscaler, Held, Refused, Sources, TargetRef, Verdict, Woken, decide, must_disarm
 from services.runtime.clock import Clock
 from services.runtime.log import get
 
@@ -45,6 +46,8 @@ class _Entry:
     #: A wake that was asked for and whose answer has not come: where the target has replicas now, it was stored.
     attempt: Woken | None = None
     is_looked_at_again: bool = False
+    #: When the target was first seen asleep after it had run: a number from before is about what it has worked off.
+    slept_at: datetime | None = None
 
 
 class Waker:
@@ -198,13 +201,15 @@ class Waker:
         hpa = entry.hpa
         if entry.looked_at != hpa or entry.replicas is None or entry.attempt is not None or hpa.may_wake:
             return False
-        verdict = self._verdict(hpa, replicas=entry.replicas)
+        verdict = self._verdict(hpa, replicas=entry.replicas, since=entry.slept_at)
         if isinstance(verdict, Woken):
             return False
         await self._teller.tell(hpa, verdict=verdict)
         return True
 
     async def _act(self, entry: _Entry, *, hpa: Autoscaler, scale: Scale) -> None:
+        if entry.replicas and not scale.replicas:
+            entry.slept_at = self._clock.now()
         entry.looked_at, entry.replicas = hpa, scale.replicas
         self._sleeps(entry, is_asleep=scale.replicas == 0 and hpa.is_armed)
         if must_disarm(hpa, replicas=scale.replicas):
@@ -212,7 +217,7 @@ class Waker:
         if entry.attempt is not None and scale.replicas:
             woken, entry.attempt = entry.attempt, None
             await self._teller.woken(hpa, woken=woken)
-        verdict = self._verdict(hpa, replicas=scale.replicas)
+        verdict = self._verdict(hpa, replicas=scale.replicas, since=entry.slept_at)
         if isinstance(verdict, Woken):
             await self._wake(entry, hpa=hpa, scale=scale, woken=verdict)
         else:
@@ -285,12 +290,12 @@ class Waker:
             # Until the watch says so itself.
             entry.hpa = entry.looked_at = replace(hpa, is_scaled_to_zero=False)
 
-    def _verdict(self, hpa: Autoscaler, *, replicas: int) -> Verdict:
+    def _verdict(self, hpa: Autoscaler, *, replicas: int, since: datetime | None) -> Verdict:
         rivals = self._by_target.get((hpa.namespace, hpa.target), set()) - {hpa.key}
         return decide(
             hpa,
             replicas=replicas,
-            sources=self._sources.states_of(metric.key for metric in hpa.metrics),
+            sources=_read_since(self._sources.states_of(metric.key for metric in hpa.metrics), since=since),
             now=self._clock.now(),
             rivals=tuple(sorted(rivals)),
         )
@@ -305,6 +310,16 @@ class Waker:
     def _sleeps(self, entry: _Entry, *, is_asleep: bool) -> None:
         keys = [metric.key for metric in entry.hpa.metrics]
         self._sources.set_sleeper(entry.hpa.key, keys=keys, is_asleep=is_asleep)
+
+
+def _read_since(sources: Sources, *, since: datetime | None) -> Sources:
+    """Return the states of sources without numbers from before a moment: as if these had not been read yet."""
+    if since is None:
+        return sources
+    return {
+        key: None if state and isinstance(state.reading, Known) and state.reading.taken_at < since else state
+        for key, state in sources.items()
+    }
 
 
 def _discard(index: dict[K, set[str]], key: K, *, name: str) -> None:

@@ -180,3 +180,22 @@ async def test_hints_do_not_make_one_failure_many(scene: Scene) -> None:
         await scene.clock.run_for(3600)
         await scene.length("is down")
     assert scene.api.replicas == {"infer": 2}
+
+
+async def test_a_number_from_before_its_sleep_wakes_nobody() -> None:
+    """What the target had still to do when it ran is done; a new reading, which comes at once, says so."""
+    scene = Scene()
+    hpa = scene.add(replicas=2, scaled_to_zero="False")
+    scene.queues.lengths["infer"] = 5
+    async with scene.running():
+        await scene.settled()
+        await scene.clock.run_for(1)
+        scene.queues.lengths["infer"] = 0
+        scene.api.replicas["infer"] = 0
+        asleep = replace(scene.api.hpas[hpa.key], is_scaled_to_zero=True)
+        scene.api.hpas[hpa.key] = asleep
+        scene.waker.put(asleep)
+        await scene.settled()
+        assert scene.api.writes == []
+        await scene.length(15)
+    assert scene.api.replicas == {"infer": 2}
