@@ -32,7 +32,7 @@ from services.core.solving.compiling import compiled
 from services.core.solving.explaining import reasons_of, text_of_rule
 from services.core.solving.finding import Aim, Sibling, find
 from services.core.solving.ordering import take_places
-from services.core.solving.rechecking import lost_devices
+from services.core.solving.rechecking import lost_devices, without_claims
 from services.core.solving.rules import Counts
 from services.core.topology import NO_WISH, TopologyRequest, TopologyWish
 
@@ -146,7 +146,9 @@ def check(
     They fit where there is an order in which each does beside those before it. Who does is taken off the snapshot.
     `claims` are their promised devices: the very same ones have to be free still.
     """
-    members = [pods[uid] for uid in nodes]
+    claims = tuple(claims)
+    claiming = {uid for one in claims for uid in one.consumers}
+    members = [without_claims(pods[uid]) if uid in claiming else pods[uid] for uid in nodes]
     classes = classes_of(members, snapshot=snapshot, excluded_nodes={}, subgroups=wish.subgroups)
     board = compiled(snapshot, classes)
     groups = {pod.metadata.uid: group for group, one in enumerate(classes) for pod in one.members}
@@ -154,10 +156,9 @@ def check(
     over = take_places(board, [(groups[uid], snapshot.rows[nodes[uid]]) for uid in known])
     misfits = {known[position] for position in over} | (set(nodes) - set(known))
     reasons = {uid: _problem(board, pods[uid], group=groups[uid], name=nodes[uid]) for uid in nodes if uid in misfits}
-    if board.devices is not None:
-        fitting = {uid: node for uid, node in nodes.items() if uid not in misfits}
-        reasons |= lost_devices(snapshot.devices, pods=pods, nodes=fitting, claims=claims)
-        misfits |= reasons.keys()
+    fitting = {uid: node for uid, node in nodes.items() if uid not in misfits}
+    reasons |= lost_devices(snapshot.devices, nodes=fitting, claims=claims)
+    misfits |= reasons.keys()
     for uid in nodes:
         if uid not in misfits:
             snapshot.placed[uid] = Occupant(pod=pods[uid], node=nodes[uid])

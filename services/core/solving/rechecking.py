@@ -1,19 +1,18 @@
 """Whether the very devices that a placement promised can still be had: the binder's look before it writes.
 
 The API server accepts the same device in two claims, and one that does not exist (measured on 1.37.2): who allocates is
-the only guard.
+the only guard. What is judged is the devices; the claims themselves are read live when they are written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from services.core.allocations import ClaimAllocation, DeviceResult
-from services.core.claim_promises import key_of
-from services.core.devices.demanding import selectors_of
-from services.core.devices.demands import PodClaimUse
-from services.core.devices.fields import Asked, Wish, asked_of
 from services.core.devices.inventory import Devices
 from services.core.devices.pools import PoolState
-from services.core.devices.values import Ask
+from services.core.devices.reading_claims import Claim
+from services.core.devices.taints import are_tolerated
+from services.core.exact_amounts import parse_amount
 from services.core.objects import NodeName, Pod, Uid
 from services.core.reasons import Reason, ReasonCode
 
@@ -27,19 +26,19 @@ class _Charges:
         self._paid: set[tuple[str, str, str]] = set()
         self._counters: dict[tuple[str, str, str, str], int] = {}
 
-    def problem(self, state: PoolState, position: int, *, share: tuple[tuple[str, int], ...] | None) -> str:
+    def problem(self, state: PoolState, position: int, result: DeviceResult) -> str:
         """Charge a device, or a share of it; return what does not suffice, empty where all does."""
         device = state.pool.devices[position]
         identity = (*state.pool.id, device.name)
-        if share is None:
+        if not result.is_share:
             if identity in self._whole:
                 return "is promised twice"
             self._whole.add(identity)
-        for name, amount in share or ():
+        for name, text in result.consumed:
             key = (*identity, name)
-            self._shared[key] = self._shared.get(key, 0) + amount
-            used = state.shares.get(position, {}).get(name, 0)
-            if used + self._shared[key] > device.capacity[name].amount:
+            self._shared[key] = self._shared.get(key, 0) + parse_amount(text)
+            known = device.capacity.get(name)
+            if known is None or state.shares.get(position, {}).get(name, 0) + self._shared[key] > known.amount:
                 return f"has not enough {name} left"
         if identity in self._paid or position in state.shares:
             return ""
@@ -52,8 +51,15 @@ class _Charges:
         return ""
 
 
+def without_claims(pod: Pod) -> Pod:
+    """Return a pod that is judged by nodes and amounts alone; of extended resources it says still what they are."""
+    if not pod.devices.claims and not pod.devices.extended_claim:
+        return pod
+    return replace(pod, devices=replace(pod.devices, claims=(), extended_claim=""))
+
+
 def lost_devices(
-    devices: Devices, *, pods: Mapping[Uid, Pod], nodes: Mapping[Uid, NodeName], claims: Iterable[ClaimAllocation]
+    devices: Devices, *, nodes: Mapping[Uid, NodeName], claims: Iterable[ClaimAllocation]
 ) -> dict[Uid, Reason]:
     """Return the members whose claims cannot have their promised devices any more, with the reason."""
     charges = _Charges()
@@ -62,8 +68,7 @@ def lost_devices(
         consumers = [uid for uid in claim.consumers if uid in nodes]
         if not consumers:
             continue
-        use = _use_of(devices, pods[consumers[0]], claim)
-        problem = _problem(devices, claim, use=use, nodes={nodes[uid] for uid in consumers}, charges=charges)
+        problem = _problem(devices, claim, nodes={nodes[uid] for uid in consumers}, charges=charges)
         if problem:
             name = claim.ref.name or claim.ref.entry or "for extended resources"
             text = f"claim {name}: {problem}"
@@ -72,41 +77,34 @@ def lost_devices(
     return lost
 
 
-def _use_of(devices: Devices, pod: Pod, claim: ClaimAllocation) -> PodClaimUse | None:
-    """Return the pod's use of a claim, by what tells claims apart whether or not the object exists yet."""
-    return next((one for one in devices.use_of(pod).uses if key_of(one.ref) == key_of(claim.ref)), None)
-
-
-def _problem(
-    devices: Devices,
-    claim: ClaimAllocation,
-    *,
-    use: PodClaimUse | None,
-    nodes: Iterable[NodeName],
-    charges: _Charges,
-) -> str:
-    if use is None:
-        return "the pod does not use it"
-    if use.demand.pinned is not None:
-        rule = use.demand.pinned
+def _problem(devices: Devices, claim: ClaimAllocation, *, nodes: Collection[NodeName], charges: _Charges) -> str:
+    known = _known(devices, claim)
+    if known is not None and known.allocation is not None:
+        # As after a crash between writing and binding: what it has is not in its own way.
+        rule = known.allocation.node
         return next(
             (f"it is allocated, out of reach of node {one}" for one in nodes if not devices.selects(rule, one)), ""
         )
-    if not claim.results and use.demand.spec.requests:
-        return "it has no devices any more"
     for result in claim.results:
-        problem = _lost(devices, result, use=use, nodes=nodes, charges=charges)
+        problem = _lost(devices, result, nodes=nodes, charges=charges)
         if problem:
             return f"device {result.driver}/{result.pool}/{result.device} {problem}"
     return ""
 
 
-def _lost(
-    devices: Devices, result: DeviceResult, *, use: PodClaimUse, nodes: Iterable[NodeName], charges: _Charges
-) -> str:
+def _known(devices: Devices, claim: ClaimAllocation) -> Claim | None:
+    """Return the claim as it is followed, None where it is not made or not seen yet."""
+    ref = claim.ref
+    name = (ref.namespace, ref.name) if ref.name else devices.claims.owned.get((ref.pod, ref.entry))
+    found = None if name is None else devices.claims.claims.get(name)
+    return found if isinstance(found, Claim) else None
+
+
+def _lost(devices: Devices, result: DeviceResult, *, nodes: Collection[NodeName], charges: _Charges) -> str:
     state = devices.states.get((result.driver, result.pool))
     if state is None:
-        return "does not exist: its pool is gone"
+        # Where no slice at all is followed, nothing is known about any device.
+        return "does not exist: its pool is gone" if devices.states else ""
     if state.pool.problem:
         return f"is in a pool that is not used: {state.pool.problem}"
     names = [one.name for one in state.pool.devices]
@@ -115,31 +113,11 @@ def _lost(
     position = names.index(result.device)
     if not all(devices.reached(node, state.pool.id) >> position & 1 for node in nodes):
         return "is out of reach of its node"
-    ask = _ask_of(use, result.request)
-    asked = None if ask is None else _asked(devices, state, ask)
-    if asked is None:
-        return f"is for request {result.request}, which the claim does not have"
-    if not asked.usable >> position & 1:
-        return "is in use, tainted, or not what is asked for any more"
+    taints = state.taints.get(position)
+    if taints and not are_tolerated(taints, result.tolerations):
+        return "is tainted"
     if result.is_admin:
         return ""
-    return charges.problem(state, position, share=asked.shares.get(position) if result.is_share else None)
-
-
-def _ask_of(use: PodClaimUse, name: str) -> Ask | None:
-    request, _, alternative = name.partition("/")
-    return next(
-        (
-            ask
-            for one in use.demand.spec.requests
-            if one.name == request
-            for ask in one.alternatives
-            if not alternative or ask.name == alternative
-        ),
-        None,
-    )
-
-
-def _asked(devices: Devices, state: PoolState, ask: Ask) -> Asked | None:
-    selectors = selectors_of(ask, devices.claims.classes)
-    return None if selectors is None else asked_of(state, Wish(ask=ask, selectors=selectors), judge=devices.judge)
+    if not state.free >> position & 1:
+        return "is in use"
+    return charges.problem(state, position, result)
