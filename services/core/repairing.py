@@ -81,15 +81,25 @@ def next_round(
         assignments=(*repairing.bound, *pending, *assignments_of(answer.nodes, pods=members)),
         already_placed=transaction.proposal.already_placed,
         repair_window=transaction.proposal.repair_window,
-        claims=(*_kept_claims(transaction, without=answer.claims), *answer.claims),
+        claims=_claims_of_round(transaction, answer.claims),
     )
 
 
-def _kept_claims(transaction: OpenTransaction, *, without: Iterable[ClaimAllocation]) -> tuple[ClaimAllocation, ...]:
-    """Return the claims of members that stay where they are; one that a member shares anew is told anew."""
-    anew = {key_of(one.ref) for one in without}
-    kept = claims_of(transaction.proposal.claims, members={one.uid for one in transaction.held})
-    return tuple(one for one in kept if key_of(one.ref) not in anew)
+def _claims_of_round(transaction: OpenTransaction, anew: Iterable[ClaimAllocation]) -> tuple[ClaimAllocation, ...]:
+    """Return the claims of members that stay where they are, and those of the members that are placed anew.
+
+    A claim that both share has its devices from the round before: it gets consumers more.
+    """
+    members = {one.uid for one in transaction.held}
+    known = {key_of(one.ref): one for one in claims_of(transaction.proposal.claims, members=members)}
+    for one in anew:
+        before = known.get(key_of(one.ref))
+        if before is not None and not one.results:
+            consumers = tuple(dict.fromkeys((*before.consumers, *one.consumers)))
+            known[key_of(one.ref)] = replace(before, consumers=consumers)
+        else:
+            known[key_of(one.ref)] = one
+    return tuple(known.values())
 
 
 @contextmanager

@@ -185,6 +185,22 @@ class TestRepairs:
         desk.see(pod_group("other", min_count=2), *claiming(2, group="other"))
         assert chosen(proposal(only(desk.decide())).claims) == sorted(f"n0/{one}" for one in free_of("n0", same))
 
+    def test_a_claim_that_members_share_keeps_its_devices(self, desk: Desk) -> None:
+        """The one that is placed anew joins those that stay, where the claim's device is."""
+        desk.see(dra.gpus("n0", 1), dra.gpus("n1", 1), dra.claim("shared", namespace=NAMESPACE))
+        devices = PodDevices(claims=(PodClaim(entry="gpu", claim="shared"),))
+        members = [pod(f"train-{index}", group="train", gpus=0, devices=devices) for index in range(2)]
+        first = proposed(desk, pod_group("train", min_count=2), *members)
+        kept, failed = proposal(first).assignments
+        [before] = proposal(first).claims
+        until = desk.now + seconds(30)
+        opened = (OpenMember(pod=failed.pod, uid=failed.uid),)
+        desk.hear(first, Repairing(round=0, bound=(kept,), open=opened, until=until, min_count=2))
+        second = proposal(only(desk.decide()))
+        [after] = second.claims
+        assert (after.results, set(after.consumers)) == (before.results, {kept.uid, failed.uid})
+        assert {one.node for one in second.assignments} == {kept.node}
+
 
 def free_of(pool: str, used: ClaimAllocation) -> set[str]:
     """Return the devices of a pool of three that a claim does not use."""
