@@ -1,9 +1,10 @@
 """One attempt to place one gang on a snapshot: quorum, settings, then the solver."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from services.core.allocations import ClaimAllocation
 from services.core.degraded import terms_reasons
 from services.core.durations import DurationError, parse_duration
 from services.core.gang_topology import topology_reasons
@@ -21,6 +22,7 @@ MAX_PLACEMENT_BYTES = 4 * 2**20
 """What a placement may take as one message; `services.contracts.streams` has the same limit for every message."""
 LONGEST_NODE_NAME = 253
 _BYTES_AROUND_MEMBER = 16
+_BYTES_AROUND_TEXT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,9 @@ def try_gang(
     if isinstance(answer, Refusal) and all(one.code is not ReasonCode.GANG_TOO_LARGE for one in answer.reasons):
         told = preemption_reasons(gang, snapshot, excluded_nodes=excluded_nodes, topology=levels)
         return replace(answer, reasons=(*answer.reasons, *told))
+    if isinstance(answer, Placement) and answer.claims:
+        too_large = size_reasons(gang, claims=answer.claims)
+        return Hopeless(reasons=too_large) if too_large else answer
     return answer
 
 
@@ -80,16 +85,32 @@ def settings_reasons(gang: Gang) -> tuple[Reason, ...]:
     return ()
 
 
-def size_reasons(gang: Gang) -> tuple[Reason, ...]:
-    """Return that the placement would be too large for one message, whatever its nodes; empty where it is not."""
+def size_reasons(gang: Gang, *, claims: Iterable[ClaimAllocation] = ()) -> tuple[Reason, ...]:
+    """Return that the placement would be too large for one message, whatever its nodes; empty where it is not.
+
+    How large devices make it shows when they are chosen: `claims` are those of the placement.
+    """
     texts = sum(len(pod.metadata.name) + len(pod.metadata.uid) for pod in gang.open)
-    size = texts + len(gang.open) * (LONGEST_NODE_NAME + _BYTES_AROUND_MEMBER)
+    size = texts + len(gang.open) * (LONGEST_NODE_NAME + _BYTES_AROUND_MEMBER) + sum(map(_claim_bytes, claims))
     if size <= MAX_PLACEMENT_BYTES:
         return ()
     text = (
         f"a placement of {len(gang.open)} members takes up to {size} bytes; at most {MAX_PLACEMENT_BYTES} can be told"
     )
     return (Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=len(gang.open)),)
+
+
+def _claim_bytes(claim: ClaimAllocation) -> int:
+    """Return about how many bytes a claim takes in a message, rather more than less."""
+    ref = claim.ref
+    texts: list[str] = [ref.namespace, ref.name, ref.uid, ref.pod, ref.entry, claim.node, *claim.consumers]
+    for one in claim.results:
+        texts += [one.request, one.driver, one.pool, one.device, *one.binding_conditions]
+        texts += [*one.binding_failure_conditions, *(text for pair in one.consumed for text in pair)]
+        texts += [text for each in one.tolerations for text in (each.key, each.value, each.effect, each.operator)]
+    for asked in claim.extended:
+        texts += [asked.name, asked.container, asked.resource, asked.device_class]
+    return sum(len(text) + _BYTES_AROUND_TEXT for text in texts) + len(claim.node_selector_json)
 
 
 def repair_window(gang: Gang, *, default: timedelta) -> timedelta:
