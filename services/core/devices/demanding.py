@@ -75,9 +75,9 @@ class Demanding:
         if isinstance(template, Unreadable):
             return template.reason
         if group is not None:
-            ref = ClaimRef(namespace=namespace, entry=entry.entry)
-            shared = (namespace, pod.group, entry.entry)
-            return PodClaimUse(demand=ClaimDemand(spec=template, shared=shared), ref=ref, is_of_group=True)
+            # It is made before any pod is there, and nothing but its name would tell it apart.
+            text = f"the claim for entry {entry.entry} of PodGroup {namespace}/{pod.group} is not made yet"
+            return _refusal(ReasonCode.CLAIM_NOT_FOUND, text, subject=entry.entry)
         ref = ClaimRef(namespace=namespace, pod=pod.metadata.uid, entry=entry.entry)
         return self._made_or_promised(ClaimDemand(spec=template), ref)
 

@@ -142,15 +142,18 @@ def test_devices_that_are_gone_are_nobodys() -> None:
 
 
 def test_a_group_owns_a_claim_for_all_its_pods() -> None:
-    """Equal entries of pod and group mean one claim, whose consumer is the group; 300 pods may use it."""
-    store = books(device_class(), gpus("n1", 1), ONE)
-    entry = PodClaim(entry="one", template="one")
-    store.put_group(PodGroup(metadata=Metadata(name="g", namespace="team"), claims=(entry,)))
+    """Equal entries of pod and group mean one claim, once it is made; its consumer is the group, for 300 pods too."""
+    store = books(device_class(), gpus("n1", 1), ONE, claim("g-one"))
+    metadata = Metadata(name="g", namespace="team")
+    store.put_group(PodGroup(metadata=metadata, claims=(PodClaim(entry="one", template="one"),)))
     pods = [user(f"p{number}", templates=["one"], group="g") for number in range(300)]
+    [problem] = store.snapshot().demand(pods[0]).problems
+    assert problem.code is ReasonCode.CLAIM_NOT_FOUND
+    store.put_group(PodGroup(metadata=metadata, claims=(PodClaim(entry="one", template="one", claim="g-one"),)))
     assert fits(store.snapshot(), "n1", *pods)
     (taken,) = allocated(store.snapshot(), *((pod, "n1") for pod in pods))
     assert taken.is_of_group
-    assert (taken.ref.pod, taken.ref.entry, len(taken.consumers)) == ("", "one", 300)
+    assert (taken.ref.name, taken.ref.pod, len(taken.consumers)) == ("g-one", "", 300)
     assert fits(store.snapshot(), "n1", user("a", templates=["one"]), user("b", templates=["one"])) is False
     store.remove_group(Metadata(name="g", namespace="team"))
     assert fits(store.snapshot(), "n1", *pods[:2]) is False
