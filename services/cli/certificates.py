@@ -33,12 +33,12 @@ def server_name(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get(TLS_SERVER_NAME_VARIABLE, "")
 
 
-def nats_access(environ: Mapping[str, str] = os.environ) -> NatsAccess:
+def nats_access(*, inbox: str = OPEN.inbox, environ: Mapping[str, str] = os.environ) -> NatsAccess:
     """Return how the commands connect to NATS. Raises click.ClickException."""
     material = own_material(environ)
     if material is None:
         return OPEN
     try:
-        return NatsAccess(tls=client_context(material), server_name=server_name(environ))
+        return NatsAccess(tls=client_context(material), inbox=inbox, server_name=server_name(environ))
     except UnusableTls as error:
         raise click.ClickException(f"{TLS_DIR_VARIABLE}: {error}") from error

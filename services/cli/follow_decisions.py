@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from services.cli.certificates import nats_access
 from services.contracts.cluster_codec import UndecodableMessage
 from services.contracts.decision_codec import EVENTS, decode_decision
+from services.contracts.nats_config import READERS_INBOX
 from services.contracts.pb.placement.v1 import decision_pb2
 from services.contracts.streams import PLACEMENT_STREAM
 from services.contracts.subjects import placement_subject
@@ -43,7 +44,12 @@ def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, onc
         subject = placement_subject(GangId(gang), event="*") if gang else PLACEMENT_STREAM.subjects[0]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gang") from error
-    bus = Bus(url=nats_url, name="phalanx-decisions", readiness=(readiness := Readiness()), access=nats_access())
+    bus = Bus(
+        url=nats_url,
+        name="phalanx-decisions",
+        readiness=(readiness := Readiness()),
+        access=nats_access(inbox=READERS_INBOX),
+    )
     if not once:
         asyncio.run(_follow(bus, readiness, subject=subject, output=output, is_all=is_all))
         return

@@ -14,6 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "decisions": "services.cli.follow_decisions:decisions",
     "dead-letters": "services.cli.dead_letters:dead_letters",
     "config": "services.cli.config_file:config",
+    "nats-config": "services.cli.nats_config:nats_config",
     "audit": "services.cli.audit.command:audit",
     "taint": "services.cli.taint.command:taint",
     "settings": "services.cli.settings_reference:settings",

@@ -148,6 +148,9 @@ class Bus:
         self._wake()
 
     async def _on_error(self, error: Exception) -> None:
+        if "permissions violation" in str(error).lower():
+            # Such a request is answered with silence: nothing else says why.
+            _log.error("bus.refused", detail=str(error))
         if not self._client.is_connected:
             self._readiness.set("nats", ready=False, detail=f"waiting for {self._shown}: {error}")
 

@@ -28,6 +28,7 @@ from services.runtime.bus import Bus
 from services.runtime.embedded_nats import EmbeddedNats
 from services.runtime.health import Readiness
 from services.runtime.kube import KubeClient
+from services.runtime.nats_connection import OPEN, NatsAccess
 from services.sandbox import kubeconfig
 from services.sandbox.cluster import ClusterSettings
 from services.watcher.kinds import WATCHED_KINDS
@@ -201,14 +202,19 @@ async def running_system(
     environment: Mapping[str, str] | None = None,
     own_environment: Mapping[str, Mapping[str, str]] | None = None,
     names: Sequence[str] = PLACING,
+    nats_further: str = "",
+    access: NatsAccess = OPEN,
 ) -> AsyncIterator[System]:
-    """Run everything until the block ends. `environment` adds settings of all services, the other those of some."""
+    """Run everything until the block ends. `environment` adds settings of all services, the other those of some.
+
+    `nats_further` is more configuration of the NATS server, and `access` how the test itself connects to it.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        nats = await stack.enter_async_context(EmbeddedNats())
+        nats = await stack.enter_async_context(EmbeddedNats(further=nats_further))
         apiserver = await stack.enter_async_context(serving(settings or ClusterSettings()))
         config = folder / "kubeconfig.yaml"
         kubeconfig.write(config, url=apiserver.url)
-        bus = await stack.enter_async_context(Bus(url=nats.url, name="test", readiness=Readiness()))
+        bus = await stack.enter_async_context(Bus(url=nats.url, name="test", readiness=Readiness(), access=access))
         await bus.ensure_streams(STREAMS)
         recorder = Recorder(bus=bus)
         recording = asyncio.create_task(recorder.run(), name="recorder")
