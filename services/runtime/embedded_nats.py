@@ -23,6 +23,8 @@ START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
 
 _POLL_S = 0.02
+_READY = "Server is ready"
+_TLS_FIRST = "handshake_first: true"
 _LOG_TAIL_CHARACTERS = 2000
 
 
@@ -99,6 +101,7 @@ class EmbeddedNats:
         self._directory.mkdir(parents=True, exist_ok=True)
         configuration = self._directory / "nats-server.conf"
         configuration.write_text(self._configuration())
+        logged = len(self.log_text)
         self._process = await asyncio.create_subprocess_exec(
             *dying_with_parent([str(nats_server_binary()), "--config", str(configuration)]),
             stdin=asyncio.subprocess.DEVNULL,
@@ -107,7 +110,10 @@ class EmbeddedNats:
             async with asyncio.timeout(START_TIMEOUT_S):
                 # Asked for also where the port is given: somebody else may answer there.
                 self._port = await self._bound_port(self._process)
-                await self._answer(self._process)
+                if _TLS_FIRST in self._further:
+                    await self._says_ready(self._process, after=logged)
+                else:
+                    await self._answer(self._process)
         except TimeoutError as error:
             raise NatsServerFailed(
                 f"nats-server did not answer for {START_TIMEOUT_S:g} s:\n{self._log_tail()}"
@@ -170,6 +176,12 @@ class EmbeddedNats:
                 with contextlib.suppress(ValueError, KeyError, IndexError):
                     document = json.loads(path.read_text())
                     return int(str(document["nats"][0]).rsplit(":", 1)[1])
+            await asyncio.sleep(_POLL_S)
+
+    async def _says_ready(self, process: asyncio.subprocess.Process, *, after: int) -> None:
+        """Wait for the server's own word, where it greets nobody before the TLS handshake."""
+        while _READY not in self.log_text[after:]:
+            self._check_alive(process)
             await asyncio.sleep(_POLL_S)
 
     async def _answer(self, process: asyncio.subprocess.Process) -> None:

@@ -61,7 +61,7 @@ def access(
 def nats_tls(folder: Path, *, verify: str = "verify_and_map") -> str:
     """The part of a NATS server's configuration that is about TLS."""
     files = f'cert_file: "{folder}/tls.crt", key_file: "{folder}/tls.key", ca_file: "{folder}/ca.crt"'
-    return f"tls {{ {files}, {verify}: true, timeout: 5, handshake_first: auto }}"
+    return f"tls {{ {files}, {verify}: true, timeout: 5, handshake_first: true }}"
 
 
 __all__ = ["CALLER", "SERVER", "Side", "TestAuthority", "access", "nats_tls", "side"]
