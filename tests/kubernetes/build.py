@@ -278,10 +278,13 @@ def _wait(process: subprocess.Popen[bytes], binary: Binary, console: Console) ->
 @click.command()
 @click.option("--node", is_flag=True, help="Build kubelet and kube-proxy too.")
 @click.option("--deploying", is_flag=True, help="Build kubectl and helm too.")
-def main(*, node: bool, deploying: bool) -> None:
+@click.option("--programs", is_flag=True, help="Build the programs of ours with which tests compare.")
+def main(*, node: bool, deploying: bool, programs: bool) -> None:
     """Build etcd and the Kubernetes control plane for the tests, once per machine and version."""
     try:
         ensure(further=(*(NODE if node else ()), *(DEPLOYING if deploying else ())))
+        if programs:
+            ensure_program(allocator())
     except BuildError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.kubernetes import build
+from tests.suites.table import SUITES
 
 
 @pytest.fixture
@@ -64,3 +65,12 @@ def test_pinned_modules_are_of_this_version() -> None:
     text = (build.HERE / "go.mod").read_text()
     assert f"k8s.io/kubernetes v{build.KUBERNETES_VERSION}" in text
     assert f"k8s.io/api => k8s.io/api v{staging}" in text
+
+
+def test_the_set_up_step_of_the_suites_is_understood(assets: Path) -> None:
+    """The options that the table of suites passes exist, and programs of ours are built beside ready binaries."""
+    _provide(assets, *(binary.name for binary in build.CONTROL_PLANE))
+    (step,) = next(suite for suite in SUITES if suite.name == "kubernetes").steps
+    options = [word for word in step.command if word.startswith("--")]
+    known = {name for option in build.main.params for name in option.opts}
+    assert set(options) <= known
