@@ -7,11 +7,11 @@ much as the pools that changed since the last.
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
-from services.core.allocations import ClaimAllocation, ClaimRef
+from services.core.allocations import ClaimAllocation, ClaimRef, DeviceId
 from services.core.devices.claims import ClaimBooks, ClaimName, own_key, salvaged_uses
 from services.core.devices.inventory import Devices, Memory
 from services.core.devices.judging import Judge
-from services.core.devices.pools import NO_USAGE, Pool, PoolState, Usage, build_pool, state_of
+from services.core.devices.pools import NO_USAGE, Pool, PoolState, Usage, build_pool, charged, state_of
 from services.core.devices.promises import Holder, holder_of, uses_of_promise
 from services.core.devices.reading_claims import Claim
 from services.core.devices.reading_slices import read_slice
@@ -122,18 +122,26 @@ class DeviceBooks:
         return twin
 
     def snapshot(
-        self, *, nodes: Mapping[NodeName, Node] | None = None, without: Collection[Uid] = frozenset()
+        self,
+        *,
+        nodes: Mapping[NodeName, Node] | None = None,
+        without: Collection[Uid] = frozenset(),
+        excluded: Iterable[DeviceId] = (),
     ) -> "Devices":
         """Return the devices for one decision.
 
         `nodes` are needed for pools that select nodes by labels, and for extended resources of device plugins. Promises
-        to pods of `without` alone do not count.
+        to pods of `without` alone do not count. Devices that are `excluded` are nobody's.
         """
         self._refresh()
         ignored = {holder for holder, one in self._holds.items() if without and set(one.consumers) <= set(without)}
         states = dict(self._states)
         for pool in {use.device[:2] for holder in ignored for use in self._held.get(holder, ())} & states.keys():
             states[pool] = self._state(pool, ignored=ignored)
+        for device in excluded:
+            pool = (device.driver, device.pool)
+            if pool in states:
+                states[pool] = charged(states[pool], (Use(device=(*pool, device.device)),))
         return Devices(
             claims=self.claims,
             states=states,

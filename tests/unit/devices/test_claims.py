@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from services.core.allocations import ClaimAllocation, ClaimRef, ExtendedRequest
+from services.core.allocations import ClaimAllocation, ClaimRef, DeviceId, ExtendedRequest
 from services.core.devices import DeviceBooks
 from services.core.objects import DeviceObject, Kind, Metadata, Node, NodeName, Pod, PodGroup, Uid
 from services.core.pod_devices import ContainerResource, PodClaim, PodDevices
@@ -331,6 +332,33 @@ def test_the_newest_class_stands_for_a_resource() -> None:
 
 def _with(pod: Pod, wanted: PodDevices) -> Pod:
     return replace(pod, devices=wanted)
+
+
+def test_excluded_devices_are_nobodys() -> None:
+    """What collided, or never got ready, is not chosen again; one that is gone excludes nothing."""
+    store = books(device_class(), gpus("n1", 2), ONE)
+    lost = [DeviceId(driver="gpu.example.com", pool=pool, device="gpu-0") for pool in ("n1", "n9")]
+    found = store.snapshot(excluded=lost)
+    pods = [user(name, templates=["one"]) for name in "ab"]
+    assert names(allocated(found, (pods[0], "n1"))[0]) == ["n1/gpu-1"]
+    assert fits(found, "n1", *pods) is False
+    assert fits(store.snapshot(), "n1", *pods)
+
+
+def test_binding_conditions_go_into_the_allocation() -> None:
+    """Whoever binds waits for them; pools that have any are tried last."""
+    conditions: dict[str, Any] = {
+        "bindingConditions": ["ready"],
+        "bindingFailureConditions": ["failed"],
+        "bindsToNode": True,
+    }
+    slow = resource_slice("slow", [device("d", **conditions)], pool="a-slow", allNodes=True)
+    found = devices(device_class(), slow, resource_slice("quick", [device("d")], pool="z-quick", allNodes=True), ONE)
+    first, second = allocated(found, *((user(name, templates=["one"]), "n1") for name in "ab"))
+    assert (names(first), first.node) == (["z-quick/d"], "")
+    assert (names(second), second.node) == (["a-slow/d"], "n1")
+    assert second.results[0].binding_conditions == ("ready",)
+    assert second.results[0].binding_failure_conditions == ("failed",)
 
 
 def test_allocations_are_values() -> None:
