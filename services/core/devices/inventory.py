@@ -4,8 +4,9 @@
 `services.core.devices.allocating` decides the whole placement.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import is_
 
 from services.core.allocations import ClaimAllocation
@@ -104,6 +105,27 @@ class Devices:
         return self._memory.demands.demand(
             claims=tuple(one.demand for one in use.uses), problems=problems, extended=use.extended
         )
+
+    def demands(self, pods: Sequence[Pod]) -> list[DeviceDemand]:
+        """Return what pods of one decision demand, each in its place.
+
+        A claim that one of them uses alone, or that has devices already, is told apart by what it asks for, as an own
+        one: whom else it is shared with makes no difference here.
+        """
+        found = [self.demand(pod) for pod in pods]
+        if all(one is NO_DEMAND for one in found):
+            return found
+        users = Counter(key for one in found for key in one.shared)
+        return [self._alone(one, users) if any(claim.shared for claim in one.claims) else one for one in found]
+
+    def _alone(self, demand: DeviceDemand, users: Mapping[SharedKey, int]) -> DeviceDemand:
+        claims = tuple(
+            replace(one, shared=None)
+            if one.shared is not None and (one.pinned is not None or users[one.shared] == 1)
+            else one
+            for one in demand.claims
+        )
+        return self._memory.demands.demand(claims=claims, problems=demand.problems, extended=demand.extended)
 
     def use_of(self, pod: Pod) -> PodUse:
         """Return the claims of a pod, each with its name."""

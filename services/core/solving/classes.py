@@ -56,7 +56,7 @@ def classes_of(
     keys = _keys_that_matter(pods, snapshot)
     grouped: dict[object, list[Pod]] = {}
     made: dict[object, MemberClass] = {}
-    for pod in pods:
+    for pod, demand in zip(pods, snapshot.devices.demands(pods), strict=True):
         uid, namespace = pod.metadata.uid, pod.metadata.namespace
         storage = snapshot.storage.of_pod(pod)
         requests = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0))
@@ -64,7 +64,6 @@ def classes_of(
         rules = replace(pod.rules, claims=(), features=()) if pod.rules.claims else pod.rules
         labels = {key: pod.metadata.labels[key] for key in keys if key in pod.metadata.labels}
         excluded, subgroup = excluded_nodes.get(uid, frozenset()), subgroups.get(uid, "")
-        demand = snapshot.devices.demand(pod)
         asked = (requests, rules, storage, demand)
         key = (asked, constraints, excluded, namespace, tuple(sorted(labels.items())), subgroup)
         if key not in made:

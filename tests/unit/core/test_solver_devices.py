@@ -8,6 +8,7 @@ from services.core.objects import DeviceObject, Node, NodeName, Pod, Uid
 from services.core.pod_devices import NO_DEVICES, ContainerResource, PodClaim, PodDevices
 from services.core.reasons import ReasonCode
 from services.core.solver import Placement, Refusal, check, solve
+from services.core.solving.classes import classes_of
 from tests import builders
 from tests import device_builders as dra
 
@@ -318,9 +319,14 @@ def test_two_gangs_on_one_snapshot_do_not_share_devices() -> None:
 
 
 def test_claims_of_unequal_names_and_equal_contents_are_one_class() -> None:
-    """A gang whose members name claims of their own is as cheap as one with a template."""
+    """A gang whose members name a claim each is as cheap as one with a template; one that two share stays one."""
     known = inventory(node("n1"), dra.gpus("n1", 3), *(dra.claim(f"c-{index}") for index in range(2)))
     members = [
         pod(f"w-{index}", devices=PodDevices(claims=(PodClaim(entry="gpu", claim=f"c-{index}"),))) for index in range(2)
     ]
     assert {one.ref.name for one in placed(known, *members).claims} == {"c-0", "c-1"}
+    snapshot = known.snapshot()
+    sharing = pod("w-2", devices=uses(claim="c-1"))
+    for pods, count in ((members, 1), ((*members, sharing), 2)):
+        classes = classes_of(pods, snapshot=snapshot, excluded_nodes={}, subgroups={})
+        assert len(classes) == count
