@@ -80,6 +80,16 @@ worlds = st.integers(1, 2).flatmap(
 
 def devices_of(world: World, *, is_reversed: bool = False) -> Devices:
     """Return the world as one decision sees it, fed in either order."""
+    return snapshot_of(books_of(world, is_reversed=is_reversed))
+
+
+def snapshot_of(books: DeviceBooks) -> Devices:
+    """Return what books know, on both nodes."""
+    return books.snapshot(nodes={NodeName(name): Node(metadata=Meta(name=name)) for name in NODES})
+
+
+def books_of(world: World, *, is_reversed: bool = False) -> DeviceBooks:
+    """Return books of the world, fed in either order."""
     items = [device_class()]
     for number, (where, content) in enumerate(world.pools):
         rule = {"allNodes": True} if where == "*" else {"nodeName": where}
@@ -93,7 +103,7 @@ def devices_of(world: World, *, is_reversed: bool = False) -> Devices:
     books = DeviceBooks()
     for item in reversed(items) if is_reversed else items:
         books.put(item)
-    return books.snapshot(nodes={NodeName(name): Node(metadata=Meta(name=name)) for name in NODES})
+    return books
 
 
 def _device(index: int, part: Part) -> dict[str, object]:
@@ -170,6 +180,29 @@ def test_fewer_fit_where_more_do(world: World) -> None:
         for left_out in range(len(placement)):
             rest = placement[:left_out] + placement[left_out + 1 :]
             assert all(isinstance(one, ClaimAllocation) for one in found.allocate(rest))
+
+
+@given(worlds)
+def test_what_is_taken_is_gone_whichever_way_it_is_told(world: World) -> None:
+    """A decision that counts for the next one leaves as much as a promise; and released, all is there again."""
+    books = books_of(world)
+    (first, node), *_ = placement = placement_of(world)
+    before = snapshot_of(books)
+    answer = [one for one in before.allocate([(first, node)]) if isinstance(one, ClaimAllocation)]
+    taking = snapshot_of(books)
+    taking.take(answer)
+    for one in answer:
+        books.hold(one)
+    others = [pod for pod, _ in placement[1:]]
+    assert _said(taking, others) == _said(snapshot_of(books), others)
+    for one in answer:
+        books.release(one.ref)
+    assert _said(snapshot_of(books), others) == _said(before, others)
+
+
+def _said(found: Devices, pods: Sequence[Pod]) -> list[bool | None]:
+    demands = [found.demand(pod) for pod in pods]
+    return [found.fits(NodeName(node), {one: count}) for node in NODES for one in demands for count in (1, 2)]
 
 
 def _solutions(world: World) -> Iterator[bool]:
