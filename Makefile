@@ -49,6 +49,9 @@ venv: $(STAMP) ## only the environment; every other target makes it too
 demo: $(STAMP) ## gangs placed before your eyes, in less than half a minute
 	@$(BIN)/phalanx demo --cluster "$(CLUSTER)" $(if $(KILL),--kill "$(KILL)")
 
+demo-dra: $(STAMP) ## 64 claims on eight nodes, one GPU tainted: 63 of them run; CLUSTER=kubernetes too
+	@$(BIN)/phalanx demo --story devices --cluster "$(CLUSTER)"
+
 test: $(STAMP) ## every suite, with a table at the end
 	@$(PYTHON) -m tests.suites $(SUITES)
 
@@ -103,6 +106,9 @@ bench-autoscaler: $(STAMP) ## the autoscaler against its goals; its last part ta
 
 bench-binder: $(STAMP) ## the binder against bare loops and the native scheduler, on a real API server
 	@$(PYTHON) -m bench.binder
+
+bench-claims: $(STAMP) ## pods with a device each, end to end, against the native scheduler
+	@$(PYTHON) -m bench.claims
 
 bench-openb: $(STAMP) ## how much of a real GPU cluster is filled; SEEDS=n or 1-10
 	@$(PYTHON) -m bench.openb --seeds "$(SEEDS)"

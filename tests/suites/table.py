@@ -167,6 +167,12 @@ SUITES: tuple[Suite, ...] = (
     ),
     Suite(name="demo", about="the demo command, in the sandbox", minutes=2, steps=(_tool("demo", "phalanx", "demo"),)),
     Suite(
+        name="demo-dra",
+        about="the demo of devices, in the sandbox",
+        minutes=2,
+        steps=(_tool("demo", "phalanx", "demo", "--story", "devices"),),
+    ),
+    Suite(
         name="cases",
         about="the faults from the field, replayed",
         minutes=3,

@@ -37,10 +37,10 @@ class System:
     services: LocalServices
     client: KubeClient
     witness: Witness
+    bus: Bus
     group_version: str
     nats_url: str
     trace_file: Path
-    bus: Bus
     queue: Client
 
 
@@ -80,10 +80,10 @@ async def running(cluster_name: str, *, folder: Path, is_traced: bool = True) ->
             services=services,
             client=client,
             witness=witness,
+            bus=bus,
             group_version="v1beta1" if "v1beta1" in versions else "v1alpha3",
             nats_url=nats.url,
             trace_file=trace_file,
-            bus=bus,
             queue=orders,
         )
 
