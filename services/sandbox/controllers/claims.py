@@ -46,7 +46,7 @@ class ClaimController:
     def observe(self, change: Change) -> Iterable[str]:
         """Pods with claims, the claims themselves, and templates that pods wait for."""
         kind, key, obj = change.stored.kind, change.stored.key, change.stored.obj
-        if kind is table.POD and spec(obj).get("resourceClaims"):
+        if kind is table.POD and (spec(obj).get("resourceClaims") or claim_names(obj)):
             yield _POD + key
             for name in claim_names(obj):
                 yield f"{_CLAIM}{namespace_of(obj)}/{name}"
@@ -71,7 +71,7 @@ class ClaimController:
             return
         known = {entry["name"] for entry in status(stored.obj).get("resourceClaimStatuses") or ()}
         made = []
-        for entry in spec(stored.obj)["resourceClaims"]:
+        for entry in spec(stored.obj).get("resourceClaims") or ():
             if entry.get("resourceClaimTemplateName") and entry["name"] not in known:
                 claim = self._made(stored.obj, entry)
                 if claim is not None:
@@ -165,7 +165,7 @@ class ClaimController:
 
 
 def claim_names(pod: Obj) -> list[str]:
-    """The claims of a pod that have names by now, named directly or generated."""
+    """The claims of a pod that have names by now: named directly, generated, or made for its extended resources."""
     generated = {
         entry["name"]: entry.get("resourceClaimName") for entry in status(pod).get("resourceClaimStatuses") or ()
     }
@@ -173,4 +173,5 @@ def claim_names(pod: Obj) -> list[str]:
         entry.get("resourceClaimName") or generated.get(entry["name"])
         for entry in spec(pod).get("resourceClaims") or ()
     ]
+    found.append((status(pod).get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
     return [name for name in found if name]
