@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.chaos.gangs import refuse_some
+from tests.chaos.gangs import publish_devices, refuse_some
 from tests.chaos.stage import Stage, staged
 from tests.kubernetes.fixtures import require_binaries
 
@@ -17,6 +17,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     require_binaries()
     async with staged(tmp_path_factory.mktemp("chaos")) as running:
         await refuse_some(running)
+        await publish_devices(running)
         yield running
         # pytest shows it for tests that fail; where nothing is captured, tables are to be seen and not logs.
         if request.config.getoption("capture") != "no":

@@ -8,6 +8,7 @@ from services.core.decisions import Committed, Decision, DecisionEvent, Refused,
 from services.core.objects import GangId
 from tests.builders import pod_group_manifest, pod_manifest
 from tests.chaos.stage import Stage
+from tests.device_manifests import pools, template_manifest, with_template
 from tests.e2e.api import Api
 from tests.e2e.gangs import submit_pods
 from tests.e2e.waiting import eventually, until
@@ -32,11 +33,14 @@ class Scenario:
     last_member: str
     repair_window: str = ""
     size: int = 4
+    has_claims: bool = False
+    """Its members claim a device each."""
 
 
 REPAIR = Scenario(name="repair", ending=Committed, last_member=PICKY)
 UNDO = Scenario(name="undo", ending=RolledBack, last_member=HOPELESS, repair_window="0s")
-SCENARIOS = (REPAIR, UNDO)
+DEVICES = Scenario(name="devices", ending=Committed, last_member=PICKY, size=2, has_claims=True)
+SCENARIOS = (REPAIR, UNDO, DEVICES)
 BYSTANDERS = Scenario(name="bystanders", ending=Committed, last_member="plain-last", size=2)
 """A gang that nothing is refused and nobody kills anything about."""
 
@@ -53,12 +57,15 @@ async def submit(stage: Stage, api: Api, scenario: Scenario) -> GangId:
     await api.create(
         pod_group_manifest("train", min_count=scenario.size, namespace=api.namespace, annotations=annotations)
     )
+    if scenario.has_claims:
+        await api.create(template_manifest(namespace=api.namespace))
     names = [*(f"plain-{number}" for number in range(scenario.size - 1)), scenario.last_member]
-    await submit_pods(api, [_member(api, name, owner=owner.json()) for name in names])
+    members = [_member(api, name, owner=owner.json(), has_claim=scenario.has_claims) for name in names]
+    await submit_pods(api, members)
     return GangId(f"podgroup/{api.namespace}/train")
 
 
-def _member(api: Api, name: str, *, owner: Mapping[str, Any]) -> dict[str, Any]:
+def _member(api: Api, name: str, *, owner: Mapping[str, Any], has_claim: bool) -> dict[str, Any]:
     controller = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -66,9 +73,18 @@ def _member(api: Api, name: str, *, owner: Mapping[str, Any]) -> dict[str, Any]:
         "uid": owner["metadata"]["uid"],
         "controller": True,
     }
-    manifest = pod_manifest(name, namespace=api.namespace, group="train", gpus=1, terminationGracePeriodSeconds=5)
+    manifest = pod_manifest(
+        name, namespace=api.namespace, group="train", gpus=int(not has_claim), terminationGracePeriodSeconds=5
+    )
     manifest["metadata"]["ownerReferences"] = [controller]
-    return manifest
+    return with_template(manifest) if has_claim else manifest
+
+
+async def publish_devices(stage: Stage) -> None:
+    """Let each node have devices, for ever."""
+    api = stage.api("default")
+    for manifest in pools(stage.kubelets.names, count=DEVICES.size):
+        await api.create(manifest)
 
 
 def decisions(stage: Stage, gang: GangId) -> list[Decision]:

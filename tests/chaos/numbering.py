@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from services.binder.ports import Changed, DecisionBus, Manifest, NoAnswer, PodApi, StatusApi
+from services.binder.ports import Changed, ClaimApi, DecisionBus, Manifest, NoAnswer, PodApi, StatusApi
 from services.contracts.pb.binding.v1 import transaction_pb2 as pb
 from services.contracts.subjects import PLACEMENT
 from services.core.objects import TransactionId
@@ -92,6 +92,59 @@ class NumberedPods:
     async def delete(self, namespace: str, *, target: Target) -> ApiAnswer:
         """Delete."""
         return await self._write(namespace, "delete", lambda: self._pods.delete(namespace, target=target))
+
+    async def _write(self, namespace: str, kind: str, request: Callable[[], Awaitable[T]]) -> T:
+        return await self._steps.call(namespace, kind, request, lost=NoAnswer("the answer was lost"))
+
+
+class NumberedClaims:
+    """Satisfies `services.binder.ports.ClaimApi`; only writes are numbered."""
+
+    def __init__(self, claims: ClaimApi, *, steps: Steps) -> None:
+        """Pass calls on to the real ones."""
+        self._claims = claims
+        self._steps = steps
+
+    async def read(self, namespace: str, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those that exist."""
+        return await self._claims.read(namespace, names=names)
+
+    async def device_classes(self, *, names: Sequence[str]) -> Mapping[str, Manifest]:
+        """Return those that exist."""
+        return await self._claims.device_classes(names=names)
+
+    async def everyone(self) -> Sequence[Manifest]:
+        """Return all allocated claims."""
+        return await self._claims.everyone()
+
+    async def mark(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch the metadata."""
+        return await self._write(namespace, "mark claim", lambda: self._claims.mark(namespace, name=name, body=body))
+
+    async def write_status(self, namespace: str, *, name: str, body: Mapping[str, Any]) -> Changed:
+        """Patch the status."""
+        kind = "allocate" if body["status"].get("allocation") else "clear claim"
+        return await self._write(namespace, kind, lambda: self._claims.write_status(namespace, name=name, body=body))
+
+    async def create(self, namespace: str, *, body: Mapping[str, Any]) -> Changed:
+        """Create a claim."""
+        return await self._write(namespace, "create claim", lambda: self._claims.create(namespace, body=body))
+
+    async def delete(self, namespace: str, *, name: str, uid: str, version: str) -> Changed:
+        """Delete a claim."""
+        return await self._write(
+            namespace,
+            "delete claim",
+            lambda: self._claims.delete(namespace, name=name, uid=uid, version=version),
+        )
+
+    async def record_extended(self, namespace: str, *, pod: str, uid: str, status: Mapping[str, Any]) -> Changed:
+        """Record a claim in its pod's status."""
+        return await self._write(
+            namespace,
+            "record claim",
+            lambda: self._claims.record_extended(namespace, pod=pod, uid=uid, status=status),
+        )
 
     async def _write(self, namespace: str, kind: str, request: Callable[[], Awaitable[T]]) -> T:
         return await self._steps.call(namespace, kind, request, lost=NoAnswer("the answer was lost"))

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -17,7 +18,7 @@ from typing import NoReturn
 from services.binder.app import Effects, bind
 from services.binder.settings import BinderSettings
 from services.runtime.lifecycle import main
-from tests.chaos.numbering import NumberedBus, NumberedPods, NumberedStatus, Steps
+from tests.chaos.numbering import NumberedBus, NumberedClaims, NumberedPods, NumberedStatus, Steps
 from tests.chaos.orders import Orders
 from tests.integration.binder.killing import LateJournal
 
@@ -35,12 +36,13 @@ def effects(environment: dict[str, str]) -> Effects:
     steps = Steps(Orders(folder=Path(environment[ORDERS_VARIABLE])))
     ports = Effects(
         pods=partial(NumberedPods, steps=steps),
+        claims=partial(NumberedClaims, steps=steps),
         status=partial(NumberedStatus, steps=steps),
         bus=partial(NumberedBus, steps=steps),
     )
     if LATE_VARIABLE not in environment:
         return ports
-    return Effects(pods=ports.pods, status=ports.status, bus=ports.bus, journal=LateJournal)
+    return replace(ports, journal=LateJournal)
 
 
 def _live(environment: dict[str, str], *, log: str, parent: int) -> NoReturn:
