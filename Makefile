@@ -49,7 +49,7 @@ venv: $(STAMP) ## only the environment; every other target makes it too
 demo: $(STAMP) ## gangs placed before your eyes, in less than half a minute
 	@$(BIN)/phalanx demo --cluster "$(CLUSTER)" $(if $(KILL),--kill "$(KILL)")
 
-demo-dra: $(STAMP) ## 64 claims on eight nodes, one GPU tainted: 63 of them run; CLUSTER=kubernetes too
+demo-dra: $(STAMP) ## 64 claims on eight nodes, one GPU tainted: 63 run
 	@$(BIN)/phalanx demo --story devices --cluster "$(CLUSTER)"
 
 test: $(STAMP) ## every suite, with a table at the end

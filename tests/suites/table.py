@@ -165,12 +165,11 @@ SUITES: tuple[Suite, ...] = (
         steps=(_pytest("tests/audit"),),
         needs=("kubernetes",),
     ),
-    Suite(name="demo", about="the demo command, in the sandbox", minutes=2, steps=(_tool("demo", "phalanx", "demo"),)),
     Suite(
-        name="demo-dra",
-        about="the demo of devices, in the sandbox",
+        name="demo",
+        about="both stories of the demo command, in the sandbox",
         minutes=2,
-        steps=(_tool("demo", "phalanx", "demo", "--story", "devices"),),
+        steps=(_tool("gangs", "phalanx", "demo"), _tool("devices", "phalanx", "demo", "--story", "devices")),
     ),
     Suite(
         name="cases",
