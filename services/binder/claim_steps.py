@@ -43,7 +43,10 @@ MAX_UNSURE = 3
 
 _MARGIN = timedelta(seconds=LONGEST_S)
 _GRANULAR = "resourceclaims/binding"
-"""Named by the API server where the right to allocate is missing (DRAResourceClaimGranularStatusAuthorization)."""
+"""Named by the API server where the right to allocate is missing (DRAResourceClaimGranularStatusAuthorization).
+
+It answers 422 then, as to a field that may not be changed.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,7 +269,7 @@ class Holding(_Attempt):
         meaning = meaning_of(answer)
         if meaning in {Meaning.TAKEN, Meaning.LOOK}:
             return None
-        if meaning is Meaning.FORBIDDEN or (answer.status == 403 and _GRANULAR in answer.message):  # noqa: PLR2004
+        if meaning is Meaning.FORBIDDEN or _GRANULAR in answer.message:
             reason = forbidden(answer.message)
             self._tell(reason)
             is_over = self._clock.now() + _MARGIN >= self._until

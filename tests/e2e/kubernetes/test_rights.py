@@ -4,7 +4,8 @@ What was really asked comes from the API server's audit log.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from services.cli.processes import SERVICES
 from services.core.decisions import Proposed, Repairing, RolledBack, Waiting
+from services.core.objects import GangId
+from tests.builders import pod_manifest
+from tests.device_manifests import pools, template_manifest, with_template
 from tests.e2e.api import Api
 from tests.e2e.gangs import member, submit_group, submit_pods
 from tests.e2e.kubernetes import rights
@@ -70,13 +74,10 @@ UNUSED: Mapping[str, Mapping[Right, str]] = {
             "asked of the authorizer beside a patch of resourceclaims/status, and never a request of its own"
         ),
         **{
-            Right(verb=verb, resource=resource, group="resource.k8s.io"): "only for members with claims"
-            for resource, verbs in (
-                ("resourceclaims", ("get", "list", "patch", "create", "delete")),
-                ("resourceclaims/status", ("patch",)),
-                ("deviceclasses", ("get",)),
+            Right(verb=verb, resource="resourceclaims", group="resource.k8s.io"): (
+                "only for extended resources that stand for devices: whoever binds their pod makes the claim"
             )
-            for verb in verbs
+            for verb in ("create", "delete")
         },
         Right(verb="patch", resource="pods"): (
             "only for a member whose binding may still be on its way, because its answer was lost or a successor finds "
@@ -104,6 +105,7 @@ async def test_every_right_is_used_and_nothing_else_is_asked(system: System, api
     small = await submit_group(api, "small", min_count=1)
     await submit_pods(api, [member(api, "small", 0)])
     await committed(system, small)
+    await _with_a_device(system, api)
     await _undone_by_a_second_binder(system, api)
     await _woken(system, api)
     await system.at_rest()
@@ -130,6 +132,22 @@ async def test_without_bindings_the_binder_says_so_and_waits(system: System, api
     assert len(await placed(api, "g")) == SIZE
 
 
+async def test_without_the_right_to_allocate_the_binder_says_so_and_waits(system: System, api: Api) -> None:
+    """Nothing is allocated or bound, /readyz says what is missing, and the gang is bound once the right is back."""
+    right = Right(verb="patch", resource="resourceclaims/binding", group="resource.k8s.io")
+    await rights.take_away(system.client, "binder", right)
+    async with devices(api):
+        gang = await submit_device_gang(api)
+        await decided(system, gang, Proposed)
+        await system.says("binder", "permissions", "may not allocate claims")
+        assert await placed(api, "device") == {}
+        assert not any((one.get("status") or {}).get("allocation") for one in await api.list("ResourceClaim"))
+        await rights.give_back(system.client, "binder")
+        await committed(system, gang)
+        await system.says("binder", "permissions", is_ready=True)
+        await emptied(api)
+
+
 async def test_without_its_list_the_watcher_says_so_and_waits(system: System, api: Api) -> None:
     """A watcher that may not list pods names the right, and follows them once it is back."""
     process = system.services.processes["watcher"]
@@ -144,6 +162,32 @@ async def test_without_its_list_the_watcher_says_so_and_waits(system: System, ap
     await process.wait_ready()
     await committed(system, gang)
     assert len(await placed(api, "g")) == SIZE
+
+
+@asynccontextmanager
+async def devices(api: Api) -> AsyncIterator[None]:
+    """One device on the first node, and a template for claims, until the block ends."""
+    made = [*pools(["node-001"], count=1), template_manifest(namespace=api.namespace)]
+    for manifest in made:
+        await api.create(manifest)
+    yield
+    for manifest in made:
+        await api.delete(manifest["kind"], manifest["metadata"]["name"])
+
+
+async def submit_device_gang(api: Api) -> GangId:
+    """A gang of one member, which claims a device."""
+    gang = await submit_group(api, "device", min_count=1)
+    pod = pod_manifest("device-0", namespace=api.namespace, group="device", gpus=0)
+    await submit_pods(api, [with_template(pod)])
+    return gang
+
+
+async def _with_a_device(system: System, api: Api) -> None:
+    """A gang whose member claims a device; both are gone afterwards."""
+    async with devices(api):
+        await committed(system, await submit_device_gang(api))
+        await emptied(api)
 
 
 async def _undone_by_a_second_binder(system: System, api: Api) -> None:
