@@ -12,12 +12,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.chaos import extent
-from tests.chaos.gangs import REPAIR, SCENARIOS, UNDO
+from tests.chaos.gangs import REPAIR, SCENARIOS, UNDO, Scenario
 from tests.chaos.orders import STRIKES, Fault, Order
 from tests.chaos.points import NOT_REACHED, Outcome, Point, Successor, Theatre, table
 from tests.chaos.stage import Stage, cleared
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.asyncio(loop_scope="module")]
+
+CLAIM_CALLS = frozenset({"journal claims", "mark claim", "allocate", "clear claim", "journal binding"})
+"""Calls that only members with claims have, and what follows them."""
 
 STANDBY_SHARE = 3
 """Of that many points one is also taken over by a standby, where not all are played: each waits for a key to expire."""
@@ -46,7 +49,7 @@ def chosen(calls: dict[str, list[str]], successor: Successor, *, seed: int) -> l
     """Return the points to play: all, or each call with one fault, and some with a standby, rotated by the seed."""
     found: list[Point] = []
     for scenario in SCENARIOS:
-        for number, call in enumerate(calls[scenario.name]):
+        for number, call in enumerate(_of_interest(scenario, calls[scenario.name], successor)):
             faults: tuple[Fault, ...] = STRIKES
             turn = number + seed
             if successor is Successor.RESTARTED and not extent.is_all():
@@ -55,6 +58,14 @@ def chosen(calls: dict[str, list[str]], successor: Successor, *, seed: int) -> l
                 faults = () if turn % STANDBY_SHARE else (STRIKES[turn // STANDBY_SHARE % len(STRIKES)],)
             found += [Point(scenario=scenario, call=call, fault=one, successor=successor) for one in faults]
     return found
+
+
+def _of_interest(scenario: Scenario, calls: list[str], successor: Successor) -> list[str]:
+    """Return the calls of a scenario to play: of one with claims, unless all are played, those that the others lack."""
+    if not scenario.has_claims or extent.is_all():
+        return calls
+    is_restarted = successor is Successor.RESTARTED
+    return [one for one in calls if is_restarted and one.rpartition(" ")[0] in CLAIM_CALLS]
 
 
 @pytest.mark.timeout(3600)
