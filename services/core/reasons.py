@@ -54,8 +54,6 @@ class ReasonCode(StrEnum):
     CLAIM_REFUSED = "ClaimRefused"
     DEVICE_COLLISION = "DeviceCollision"
     DEVICE_NOT_READY = "DeviceNotReady"
-    DEVICE_TAINTED = "DeviceTainted"
-    DEVICE_PREPARATION_FAILED = "DevicePreparationFailed"
     UNREADABLE_FIELD = "UnreadableField"
     POD_AFFINITY_MISMATCH = "PodAffinityMismatch"
     POD_ANTI_AFFINITY_MISMATCH = "PodAntiAffinityMismatch"
