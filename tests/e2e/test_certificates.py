@@ -85,7 +85,7 @@ async def test_nobody_lacks_a_right_and_nobody_has_another(secured: System) -> N
     """Gangs are bound, wait, and are taken over after every process was killed: the server refuses nobody anything."""
     api = secured.api("team-a")
     first = await submit(api, "a", size=GPUS)
-    await committed(secured, first)
+    await committed(secured, first, timeout_s=60)
     assert len(bound(secured.apiserver, first)) == GPUS
     second = await submit(api, "b", size=1)
     await until(lambda: isinstance(secured.recorder.last(second), Waiting), what="the second gang waits")
@@ -94,7 +94,7 @@ async def test_nobody_lacks_a_right_and_nobody_has_another(secured: System) -> N
         await secured.services.restart(service)
     for index in range(GPUS):
         await api.delete("Pod", f"a-{index}", grace_s=0)
-    await committed(secured, second)
+    await committed(secured, second, timeout_s=60)
     answer = await _explain(secured, AUTHORITY.issue(uri=TESTER), gang=second)
     assert answer.gang == second
     assert "Violation" not in secured.nats.log_text

@@ -103,7 +103,7 @@ class Scene:
             found = (await self.client.request_ok("GET", f"{REQUESTS.format(namespace)}/{name}")).json()
             return found.get("status") if (found.get("status") or {}).get("conditions") else None
 
-        return dict(await eventually(look, what=f"request {name} is answered"))
+        return dict(await eventually(look, what=f"request {name} is answered", timeout_s=60))
 
     async def bundle(self) -> str:
         """The published certificates."""

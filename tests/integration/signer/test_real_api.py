@@ -138,7 +138,7 @@ async def test_the_authority_is_replaced_while_two_signers_answer(scene: Scene) 
             return "" if is_trusted(chain, old) else chain
 
         numbers = iter(range(1000))
-        after = await eventually(lambda: is_new(f"r-{next(numbers)}"), what="the new authority signs", timeout_s=60)
+        after = await eventually(lambda: is_new(f"r-{next(numbers)}"), what="the new authority signs", timeout_s=120)
         assert len(certificates_in(await scene.bundle())) == 2
         # A signer that begins anew finds all of it.
         process.kill()
