@@ -163,31 +163,88 @@ def test_what_could_not_be_read_leaves_all_unknown() -> None:
     assert not found.is_harmless
 
 
-@pytest.mark.parametrize("is_free", [True, False])
-def test_pods_with_claims_need_devices_too(*, is_free: bool) -> None:
-    """The successor gets a claim of its own from the template; the other device of the node is free for it, or not."""
-    uses: Manifest = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}], "gpus": 0}
-    template = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "one", "namespace": "team-a"},
-        "spec": {"spec": REQUEST},
-    }
-    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
-    pod = member("a", node="n1", **uses)
-    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
+TEMPLATE: Manifest = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one", "namespace": "team-a"},
+    "spec": {"spec": REQUEST},
+}
+DEVICE_CLASS: Manifest = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu"},
+    "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
+}
+
+
+def user(name: str, *, claim_name: str, node: str = "n1", template: str = "one") -> Manifest:
+    """Return a pod that runs with a claim of its own, or with one that exists under its name."""
+    source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim_name}
+    fields: Manifest = {"resourceClaims": [{"name": "gpu", **source}], "gpus": 0}
+    pod = member(name, node=node, **fields)
+    if template:
+        pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": claim_name}]
+    return pod
+
+
+def with_claims(*devices: str, min_count: int = 1, extra: tuple[Manifest, ...] = ()) -> World:
+    """A gang of one pod that holds gpu-0 of a node with these devices."""
+    return world(
+        node_manifest("n1", gpus=0),
+        pod_group_manifest("g", min_count=min_count),
+        user("a", claim_name="c"),
+        claim("c", "gpu-0", "a", owner="a"),
+        TEMPLATE,
+        DEVICE_CLASS,
+        slice_("n1", *devices),
+        *extra,
+    )
+
+
+def test_a_successor_gets_another_device_of_its_node() -> None:
+    """Its claim is made anew from the template, and the second device is free."""
+    found = what_if(with_claims("gpu-0", "gpu-1"), rule())
+    assert the_answer(found) == (Verdict.FITS, "")
+    assert found.elsewhere[0].nodes == (("n1", 1),)
+
+
+def test_the_tainted_device_is_no_place_for_its_successor() -> None:
+    """The device that was freed is not taken again: the rule is imagined too."""
+    verdict, why = the_answer(what_if(with_claims("gpu-0"), rule()))
+    assert verdict is Verdict.LACKS
+    assert "tainted" in why
+
+
+def test_a_whole_driver_leaves_nothing() -> None:
+    """Also devices that nobody holds are tainted."""
+    assert the_answer(what_if(with_claims("gpu-0", "gpu-1"), rule(Selection(driver=DRIVER))))[0] is Verdict.LACKS
+
+
+def test_devices_that_others_hold_are_not_free() -> None:
+    """The second device belongs to somebody who stays."""
+    others = (user("b", claim_name="d"), claim("d", "gpu-1", "b", owner="b"))
+    assert the_answer(what_if(with_claims("gpu-0", "gpu-1", extra=others), rule()))[0] is Verdict.LACKS
+
+
+def test_another_node_is_elsewhere_too() -> None:
+    """The successor moves to a node with a free device."""
+    others = (node_manifest("n2", gpus=0), slice_("n2", "gpu-0"))
+    found = what_if(with_claims("gpu-0", extra=others), rule())
+    assert the_answer(found)[0] is Verdict.FITS
+    assert found.elsewhere[0].nodes == (("n2", 1),)
+
+
+def test_a_claim_of_its_own_name_is_given_back_with_its_last_user() -> None:
+    """It is allocated anew, to a device that is not tainted."""
     given = world(
         node_manifest("n1", gpus=0),
         pod_group_manifest("g", min_count=1),
-        pod,
-        template,
-        device_class,
-        claim("c", "gpu-0", "a", owner="a"),
-        slice_("n1", "gpu-0", *(["gpu-1"] if is_free else [])),
+        user("a", claim_name="named", template=""),
+        claim("named", "gpu-0", "a"),
+        DEVICE_CLASS,
+        slice_("n1", "gpu-0", "gpu-1"),
     )
-    verdict, why = the_answer(what_if(given, rule()))
-    assert verdict is (Verdict.FITS if is_free else Verdict.LACKS)
-    assert is_free or "tainted" in why
+    assert the_answer(what_if(given, rule()))[0] is Verdict.FITS
 
 
 def test_json_has_stable_fields() -> None:
