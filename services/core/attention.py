@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from services.core.decisions import Decision, Refused, RolledBack, Waiting
 from services.core.degraded import DegradedTerms
+from services.core.gangs import Gang
 from services.core.objects import GangId, Pod, TransactionId, Uid
 from services.core.policy import TopologyPolicy
 from services.core.quantities import Resources
-from services.core.reasons import Reason, ReasonCode, summary
+from services.core.reasons import Reason, ReasonCode, codes, summary
 
 MAX_LINKS = 127
 """Causes that are remembered for each gang; OpenTelemetry keeps 128 links of a span."""
@@ -89,6 +90,31 @@ class GangRecord:
         self.links[uid] = cause
         if len(self.links) > MAX_LINKS:
             del self.links[next(iter(self.links))]
+
+    def note_answer(self, event: Waiting, *, gang: Gang, known: Decision | None, now: datetime) -> bool:
+        """Note why a gang waits; tell whether the stream's last word about it, `known`, says the same to all of it."""
+        told = known is not None and isinstance(known.event, Waiting) and codes(known.event.reasons)
+        is_told = told == codes(event.reasons)
+        if self.answer is None or codes(self.answer.reasons) != codes(event.reasons):
+            self.since = known.decided_at if is_told and known is not None else now
+        self.answer, self.order = event, gang.order
+        return is_told and known is not None and not self.has_untold(gang.open, told_at=known.decided_at)
+
+    def has_answer(self, reasons: tuple[Reason, ...], *, existing: int) -> bool:
+        """Tell whether the gang waits for these reasons already; then their present numbers are noted."""
+        if self.answer is None or codes(self.answer.reasons) != codes(reasons):
+            return False
+        self.answer = replace(self.answer, existing=existing, reasons=reasons)
+        return True
+
+    def note_end(self, decision: Decision, *, is_release: bool, at: datetime, policy: DecisionPolicy) -> None:
+        """Note how a transaction ended: one that failed lets the gang wait, longer each time."""
+        is_done = isinstance(decision.event, RolledBack) and is_release
+        if isinstance(decision.event, Refused | RolledBack) and not is_done:
+            self.failures += 1
+            self.retry_at = retry_at(decision, failures=self.failures, at=at, policy=policy)
+        else:
+            self.failures, self.retry_at = 0, None
 
     def has_untold(self, pods: Iterable[Pod], *, told_at: datetime) -> bool:
         """Tell whether an open member came after the gang's answer was told, so that nobody told it yet.

@@ -11,7 +11,7 @@ from typing import Any
 
 from services.core.claim_promises import ClaimPromises
 from services.core.effects import NOTHING, Effects, Promise, asks_less, may_help, placement_view
-from services.core.gangs import Gang, assemble, group_gang_id, is_ours
+from services.core.gangs import MAX_WAITING, Gang, assemble, group_gang_id, is_ours
 from services.core.grouping import SOURCE_KINDS, Grouping, Moved, ObjectKey, source_key
 from services.core.inventory import Inventory, Snapshot
 from services.core.membership import Source, SourceKey, nowhere
@@ -135,9 +135,9 @@ class Cluster:
         """Return the gangs that we place."""
         return frozenset(gang for gang in self._grouping.gangs() if is_ours(self._members(gang)))
 
-    def gang(self, gang: GangId) -> Gang | None:
-        """Return a gang as it stands, or None where no pod of our scheduler belongs to it."""
-        pods = self._members(gang)
+    def gang(self, gang: GangId, *, is_crowd: bool = False) -> Gang | None:
+        """Return a gang as it stands, a crowd as its first pod that waits; None where no pod is of our scheduler."""
+        pods = [self._pods[min(self._grouping.waiting(gang))]] if is_crowd else self._members(gang)
         if not is_ours(pods):
             return None
         first = self._grouping.membership(pods[0])
@@ -146,6 +146,11 @@ class Cluster:
         found = None if first.source is None else self.declaration(first.source)
         group, source = (found, None) if isinstance(found, PodGroup) else (None, found)
         return assemble(gang, pods=pods, group=group, source=source, memberships=memberships)
+
+    def crowd(self, gang: GangId) -> int:
+        """Return how many pods wait under the name of a gang where they are too many to be looked at, else 0."""
+        count = len(self._grouping.waiting(gang))
+        return count if count > MAX_WAITING else 0
 
     def imagined(self) -> "Cluster":
         """Return a cluster with these nodes and groups and without these pods, in which anything may be imagined.

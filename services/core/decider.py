@@ -5,19 +5,18 @@ and no others. It never reads a clock: moments are arguments, and `next_due` say
 Decisions take effect here when they are made; `reject` takes one back that could not be published.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, retry_at, transaction_id
+from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, transaction_id
 from services.core.cluster import Cluster
 from services.core.decisions import (
     Decision,
     Degraded,
     DegradedPolicy,
     Proposed,
-    Refused,
     Repairing,
-    RolledBack,
     Waiting,
     written_members,
 )
@@ -29,7 +28,8 @@ from services.core.ledger import Ledger, OpenTransaction
 from services.core.mending import Mending
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
 from services.core.proposing import is_unseen, proposal_of
-from services.core.reasons import Reason, codes
+from services.core.quorum import crowd_reason
+from services.core.reasons import Reason
 from services.core.rejections import Rejections, is_rejected
 from services.core.repairing import HELD, Unplaced, hold_room, next_round, room_for
 from services.core.solver import Placement, Refusal
@@ -183,13 +183,12 @@ class Decider:
     @property
     def waiting_count(self) -> int:
         """Number of gangs that wait."""
-        told = sum(self.answer(gang)[0] is not None for gang in self._awake - self._wants.answered)
-        return told + len(self._wants.answered)
+        answered = self._wants.answered
+        return len(answered) + sum(self.answer(gang)[0] is not None for gang in self._awake - answered)
 
-    def waiting_in_order(self) -> tuple[Gang, ...]:
-        """Return the gangs that wait, in the order in which they are tried."""
-        gangs = [self.cluster.gang(gang) for gang in self._records if self.answer(gang)[0] is not None]
-        return tuple(sorted((gang for gang in gangs if gang is not None), key=lambda gang: gang.order))
+    def records(self) -> Mapping[GangId, GangRecord]:
+        """Return what is remembered of each gang; nobody else changes it."""
+        return self._records
 
     def _follow_clock(self, now: datetime) -> None:
         """Where the clock was set back, let nobody wait for it to come to where it was."""
@@ -209,7 +208,9 @@ class Decider:
                 outcomes += self._tell_backoff(gang_id, now=now)
                 continue
             self._awake.discard(gang_id)
-            if gang_id in opening.gangs and record.order is not None:
+            if (crowd := self.cluster.crowd(gang_id)) and self.ledger.of_gang(gang_id) is None:
+                outcomes += self._refuse_crowd(gang_id, crowd=crowd, now=now)
+            elif gang_id in opening.gangs and record.order is not None:
                 # Nothing else has changed for it: whether it is worth a look is seen when its turn comes.
                 due.append((record.order, gang_id, None))
             elif (gang := self._triable(gang_id, now=now)) is not None:
@@ -226,11 +227,19 @@ class Decider:
 
     def _tell_backoff(self, gang_id: GangId, *, now: datetime) -> list[Outcome]:
         """Say of a gang whose transactions failed when it is tried again."""
-        record, gang = self._records[gang_id], self.cluster.gang(gang_id)
+        record = self._records[gang_id]
         is_busy = self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now)
-        if record.retry_at is None or record.retry_at <= now or gang is None or not gang.open or is_busy:
+        if record.retry_at is None or record.retry_at <= now or is_busy:
             return []
-        return self._wait(gang, (backing_off(record, last=self.ledger.last(gang_id)),), placeable=0, now=now)
+        gang, why = self.cluster.gang(gang_id), backing_off(record, last=self.ledger.last(gang_id))
+        return [] if gang is None or not gang.open else self._wait(gang, (why,), placeable=0, now=now)
+
+    def _refuse_crowd(self, gang_id: GangId, *, crowd: int, now: datetime) -> list[Outcome]:
+        """Refuse a gang by the number of its pods: at no event it is put together, whatever comes to it."""
+        record, reasons = self._records[gang_id], (crowd_reason(crowd),)
+        record.first_at = record.least = None
+        gang = None if record.has_answer(reasons, existing=crowd) else self.cluster.gang(gang_id, is_crowd=True)
+        return [] if gang is None else self._wait(gang, reasons, placeable=0, existing=crowd, now=now)
 
     def _triable(self, gang_id: GangId, *, now: datetime) -> Gang | None:
         """Return a gang that has to be tried now, or None."""
@@ -328,22 +337,20 @@ class Decider:
         record.links.clear()
         return Outcome(decision=decision, cause=record.cause, links=links)
 
-    def _wait(self, gang: Gang, reasons: tuple[Reason, ...], *, placeable: int, now: datetime) -> list[Outcome]:
+    def _wait(
+        self, gang: Gang, reasons: tuple[Reason, ...], *, placeable: int, now: datetime, existing: int | None = None
+    ) -> list[Outcome]:
         record = self._records[gang.id]
         event = Waiting(
             revision=self.cluster.revision,
             min_count=gang.min_count,
-            existing=gang.existing,
+            existing=gang.existing if existing is None else existing,
             placeable=placeable,
             reasons=reasons,
         )
-        known = self.ledger.waiting(gang.id)
-        told = known is not None and isinstance(known.event, Waiting) and codes(known.event.reasons) == codes(reasons)
-        if record.answer is None or codes(record.answer.reasons) != codes(reasons):
-            record.since = known.decided_at if told and known is not None else now
-        record.answer, record.order = event, gang.order
+        is_told = record.note_answer(event, gang=gang, known=self.ledger.waiting(gang.id), now=now)
         self._wants.note(gang.id, record)
-        if told and known is not None and not record.has_untold(gang.open, told_at=known.decided_at):
+        if is_told:
             return []
         decision = Decision(gang=gang.id, event=event, decided_at=now, epoch=self.policy.epoch)
         self.ledger.apply(decision)
@@ -373,12 +380,7 @@ class Decider:
                 self._withdraw(promise.uid)
         if self.cluster.claims.end(decision.transaction, kept=still_there(self.cluster, decision.gang, written)):
             self._awake |= self._wants.minding_devices
-        is_release_done = isinstance(decision.event, RolledBack) and transaction.proposal.is_release
-        if isinstance(decision.event, Refused | RolledBack) and not is_release_done:
-            record.failures += 1
-            record.retry_at = retry_at(decision, failures=record.failures, at=at, policy=self.policy)
-        else:
-            record.failures, record.retry_at = 0, None
+        record.note_end(decision, is_release=transaction.proposal.is_release, at=at, policy=self.policy)
         self._awake.add(decision.gang)
 
     def _wake_helped(self) -> Opening:

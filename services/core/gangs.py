@@ -29,6 +29,8 @@ from services.core.objects import GangId, GroupSource, Job, Pod, PodGroup, Uid, 
 
 MAX_MEMBERS = 4096
 """Members of one gang; above it the gang waits with GangTooLarge."""
+MAX_WAITING = 2 * MAX_MEMBERS
+"""Pods that may wait under the name of one gang before it is refused by their number alone, and not put together."""
 
 
 class MemberState(StrEnum):

@@ -4,10 +4,11 @@ What a pod belongs to is a function of the pod and of the owners that are known 
 asked again when one of these changes, and the order in which pods and owners were seen makes no difference.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from services.core.gangs import MemberState, state_of
 from services.core.membership import Lookup, Membership, Source, SourceKey, membership_of, nowhere, owner_kind
 from services.core.objects import GangId, GroupSource, Job, Kind, Metadata, Pod, WatchPhase, kind_of
 
@@ -57,6 +58,8 @@ class Grouping:
     _memberships: dict[ObjectKey, Membership] = field(default_factory=dict)
     _dependents: dict[SourceKey, set[ObjectKey]] = field(default_factory=dict)
     _gang_pods: dict[GangId, set[ObjectKey]] = field(default_factory=dict)
+    #: Of each gang the pods that wait for a place, certain members or not: to count them costs nothing.
+    _waiting: dict[GangId, set[ObjectKey]] = field(default_factory=dict)
     _absent: set[Kind] = field(default_factory=set)
 
     def gangs(self) -> Iterable[GangId]:
@@ -66,6 +69,10 @@ class Grouping:
     def members(self, gang: GangId) -> Iterable[ObjectKey]:
         """Return the pods of a gang."""
         return self._gang_pods.get(gang, ())
+
+    def waiting(self, gang: GangId) -> Collection[ObjectKey]:
+        """Return the pods of a gang that wait for a place, whether they are certain members or not."""
+        return self._waiting.get(gang, ())
 
     def membership(self, pod: Pod) -> Membership:
         """Return to which gang a pod belongs as far as is known now; it need not be in the books."""
@@ -147,6 +154,9 @@ class Grouping:
     def _join(self, key: ObjectKey, membership: Membership) -> None:
         self._memberships[key] = membership
         self._gang_pods.setdefault(membership.gang, set()).add(key)
+        pod = self.find_pod(key)
+        if pod is not None and state_of(pod) is MemberState.OPEN:
+            self._waiting.setdefault(membership.gang, set()).add(key)
         for consulted in membership.consulted:
             self._dependents.setdefault(consulted, set()).add(key)
 
@@ -156,6 +166,7 @@ class Grouping:
         if known is None:
             return frozenset()
         _discard(self._gang_pods, known.gang, key)
+        _discard(self._waiting, known.gang, key)
         for consulted in known.consulted:
             _discard(self._dependents, consulted, key)
         return frozenset({known.gang})

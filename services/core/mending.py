@@ -60,9 +60,12 @@ class Mending:
             # What becomes of it now is the transaction's affair; its end brings it to mind again. A large gang is not
             # put together with each of its bindings only to find that out.
             is_busy = ledger.of_gang(gang_id) is not None
-            gang = None if is_busy else cluster.gang(gang_id)
+            gang = None if is_busy or cluster.crowd(gang_id) else cluster.gang(gang_id)
             if is_busy or (gang is not None and _is_unseen(gang, cluster)):
                 self._touched.add(gang_id)
+                continue
+            if cluster.crowd(gang_id):
+                # It is refused for its size; whoever leaves it brings it to mind again.
                 continue
             known = ledger.degraded(gang_id)
             event = known.event if known is not None and isinstance(known.event, Degraded) else None

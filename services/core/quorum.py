@@ -21,8 +21,7 @@ def quorum_reasons(gang: Gang) -> tuple[Reason, ...]:
     if gang.problem:
         return (Reason(code=ReasonCode.MISCONFIGURED, message=gang.problem),)
     if len(gang.open) > MAX_MEMBERS:
-        text = f"{len(gang.open)} members wait; at most {MAX_MEMBERS} can be placed in one transaction"
-        return (Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=len(gang.open)),)
+        return (crowd_reason(len(gang.open)),)
     unsupported = (*_unreadable_reasons(gang), *_unsupported_reasons(gang))
     if unsupported:
         return unsupported
@@ -52,6 +51,12 @@ def quorum_reasons(gang: Gang) -> tuple[Reason, ...]:
             ),
         )
     return (*_unverified(gang), *reasons)
+
+
+def crowd_reason(count: int) -> Reason:
+    """Return that more members wait than one placement can have."""
+    text = f"{count} members wait; at most {MAX_MEMBERS} can be placed in one transaction"
+    return Reason(code=ReasonCode.GANG_TOO_LARGE, message=text, count=count)
 
 
 def trusted_owners(gang: Gang) -> tuple[Reason, ...]:

@@ -151,7 +151,7 @@ def is_complete(cluster: Cluster, gang: GangId, *, record: GangRecord, now: date
 
     Of a PodGroup nothing says how many there will be.
     """
-    if gang.startswith("podgroup/") or (record.retry_at is not None and record.retry_at > now):
+    if gang.startswith("podgroup/") or cluster.crowd(gang) or (record.retry_at is not None and record.retry_at > now):
         return False
     found = cluster.gang(gang)
     return found is not None and found.is_complete

@@ -103,7 +103,8 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
     For a pod that is a member of a group the answer is about the group.
     """
     gang_id = _group_of_member(decider, gang_id)
-    gang = decider.cluster.gang(gang_id)
+    crowd = decider.cluster.crowd(gang_id)
+    gang = decider.cluster.gang(gang_id, is_crowd=bool(crowd))
     transaction = decider.ledger.of_gang(gang_id)
     last = decider.ledger.last(gang_id)
     if gang is None and transaction is None and last is None:
@@ -130,7 +131,7 @@ def explanation(decider: Decider, *, gang_id: GangId) -> Explanation | None:
         gang=gang_id,
         state=state,
         min_count=gang.min_count,
-        existing=gang.existing,
+        existing=crowd or gang.existing,
         placed=len(gang.placed),
         finished=sum(pod.is_finished for pod in gang.placed),
         reasons=_reasons(decider, gang, answered=() if answer is None else answer.reasons) if is_lacking else (),
@@ -202,5 +203,14 @@ def _reasons(decider: Decider, gang: Gang, *, answered: tuple[Reason, ...]) -> t
 
 
 def _position(decider: Decider, gang_id: GangId) -> int:
-    order = [gang.id for gang in decider.waiting_in_order()]
-    return order.index(gang_id) + 1 if gang_id in order else 0
+    orders: dict[GangId, tuple[int, datetime, str]] = {}
+    for one, record in decider.records().items():
+        if decider.answer(one)[0] is None:
+            continue
+        # A standby that tried none has no orders noted.
+        found = None if record.order is not None else decider.cluster.gang(one)
+        order = record.order if found is None else found.order
+        if order is not None:
+            orders[one] = order
+    mine = orders.get(gang_id)
+    return 0 if mine is None else sum(order <= mine for order in orders.values())
