@@ -7,11 +7,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.kubernetes.processes import free_ports
 
-# No deadlines: on a shared machine they measure the neighbours. `make long` searches with the second profile.
-settings.register_profile("usual", deadline=None, print_blob=True)
-settings.register_profile(
-    "long", deadline=None, print_blob=True, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
-)
+# No deadlines, nor how long examples take to be made: on a shared machine both measure the neighbours. `make long`
+# searches with the second profile.
+settings.register_profile("usual", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("usual"), max_examples=5_000)
 settings.load_profile("usual")
 
 

@@ -19,12 +19,15 @@ def config() -> None:
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def check(file: Path, output: str) -> None:
-    """Say what is wrong in FILE (- for standard input), a line each; exit code 1 where something is."""
+    """Say what is wrong in FILE (- for standard input), a line each.
+
+    Exit code 0 where nothing is, 1 where something is, 2 where the file cannot be read.
+    """
     name = "<stdin>" if str(file) == "-" else str(file)
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise click.ClickException(f"{name}: {error.strerror or error}") from error
+        raise click.UsageError(f"{name}: cannot be read: {error.strerror or error}") from error
     try:
         read_policy(data, name=name)
     except UnusableFile as error:

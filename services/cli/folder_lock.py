@@ -10,7 +10,12 @@ LOCK_FILE = "lock"
 
 
 class FolderInUse(RuntimeError):
-    """Another process works in this folder; the message says which."""
+    """Another process works in this folder: `owner`, as far as it is known."""
+
+    def __init__(self, folder: Path, *, owner: str) -> None:
+        """Say which."""
+        super().__init__(f"{folder} is in use by another phalanx (process {owner})")
+        self.owner = owner
 
 
 @contextlib.contextmanager
@@ -27,7 +32,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             file.seek(0)
             owner = file.read().strip() or "unknown"
-            raise FolderInUse(f"{folder} is in use by another phalanx (process {owner})") from error
+            raise FolderInUse(folder, owner=owner) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

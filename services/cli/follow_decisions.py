@@ -34,14 +34,20 @@ FORWARDING = "in a cluster: kubectl -n phalanx-system port-forward svc/nats 4222
 @click.option(
     "--nats-url", default="nats://127.0.0.1:4222", envvar="PHALANX_NATS_URL", show_default=True, show_envvar=True
 )
-@click.option("--gang", help="Only this gang: an id such as podgroup/team-a/train.")
+@click.option("--gang", help="Only this gang: a name, or an id such as podgroup/team-a/train.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace, for a gang given by name.")
 @click.option("--all", "is_all", is_flag=True, help="Every decision kept, not only the last of each gang and event.")
 @click.option("--once", is_flag=True, help="End when everything stored has been shown.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, once: bool) -> None:
-    """Show decisions about gangs as they happen, until Ctrl-C. Times are in UTC."""
+def decisions(nats_url: str, gang: str | None, namespace: str, output: str, *, is_all: bool, once: bool) -> None:
+    """Show decisions about gangs as they happen, until Ctrl-C. Times are in UTC.
+
+    A name stands for gangs of every kind that have it, as for `phalanx why`. Of a pod in a group nothing is known here:
+    `phalanx why pod/<namespace>/<name>` names its group.
+    """
+    asked = gang if not gang or "/" in gang else f"*/{namespace}/{gang}"
     try:
-        subject = placement_subject(GangId(gang), event="*") if gang else PLACEMENT_STREAM.subjects[0]
+        subject = placement_subject(GangId(asked), event="*") if asked else PLACEMENT_STREAM.subjects[0]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gang") from error
     bus = Bus(
@@ -55,7 +61,8 @@ def decisions(nats_url: str, gang: str | None, output: str, *, is_all: bool, onc
         return
     count = asyncio.run(_show_stored(bus, nats_url=nats_url, subject=subject, output=output, is_all=is_all))
     if not count:
-        click.echo(f"no decisions about {gang or 'any gang'} are kept", err=True)
+        hint = f" in namespace {namespace} (-n)" if gang and "/" not in gang else ""
+        click.echo(f"no decisions about {gang or 'any gang'}{hint} are kept", err=True)
 
 
 async def _show_stored(bus: Bus, *, nats_url: str, subject: str, output: str, is_all: bool) -> int:

@@ -50,6 +50,12 @@ class NoAnswer(click.ClickException):
 
 def ask_placer(target: str, question: Callable[[PlacementServiceStub], T]) -> T:
     """Ask one question. Raises WrongQuestion, its special case NothingKnown, and NoAnswer."""
+    scheme, is_url, rest = target.partition("://")
+    if is_url and scheme in {"http", "https"}:
+        raise WrongQuestion(
+            f"--placer: expected the address of a gRPC interface, as {rest.partition('/')[0] or DEFAULT_TARGET}, "
+            f"got {target}: leave {scheme}:// out"
+        )
     with _channel(target) as channel:
         try:
             return question(PlacementServiceStub(channel))

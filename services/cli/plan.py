@@ -63,7 +63,7 @@ class GivenFiles:
     envvar="PHALANX_CONFIG",
     show_envvar=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The configuration file, for its levels of topology; a placer has its own.",
+    help="The configuration file, for its levels of topology. Not used with --placer, which has its own.",
 )
 @click.option(
     "--placer",
@@ -90,6 +90,8 @@ def plan(
     if target is None:
         answer = _plan_files(given, topology=_topology_of(config), takes_all_schedulers=all_schedulers)
     else:
+        if config is not None:
+            click.echo(f"{config}: not used, because the placer at {target} has a configuration of its own", err=True)
         request = pb.PlanRequest(manifests=given.text, all_schedulers=all_schedulers)
         answer = ask_placer(target, lambda placer: placer.Plan(request, timeout=TIMEOUT_S))
     if output == "json":

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import hashlib
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +49,10 @@ WAKES = "starts what an HorizontalPodAutoscaler has put to sleep, and sets the c
 """What it also does where the configuration has metricSources."""
 
 
+class ClusterInUse(RuntimeError):
+    """Another system with a bus of its own works on the cluster."""
+
+
 @click.command()
 @click.option(
     "--kubeconfig",
@@ -68,7 +75,11 @@ WAKES = "starts what an HorizontalPodAutoscaler has put to sleep, and sets the c
 )
 @click.option("--yes", is_flag=True, help="Do not ask before writing to the cluster.")
 def up(kubeconfig: Path, nats_url: str | None, folder: Path, config: Path | None, *, yes: bool) -> None:
-    """Run all services here, against any cluster, until Ctrl-C. Creates no nodes."""
+    """Run all services here, against any cluster, until Ctrl-C. Creates no nodes.
+
+    One for each cluster, unless all have the same --nats-url: another one on this machine is noticed; on other machines
+    it is not.
+    """
     console = Console(soft_wrap=True, highlight=False)
     _check_kubeconfig(kubeconfig)
     wanted = Wanted(
@@ -77,6 +88,8 @@ def up(kubeconfig: Path, nats_url: str | None, folder: Path, config: Path | None
     problems: list[str] = []
     try:
         asyncio.run(_up(console, wanted, is_confirmed=yes))
+    except* ClusterInUse as group:
+        problems += [str(error) for error in group.exceptions]
     except* FolderInUse as group:
         problems += [f"{error}; end that one, or give another --folder" for error in group.exceptions]
     except* (ServiceFailed, NatsServerFailed, KubeFault) as group:
@@ -134,6 +147,7 @@ async def _up(console: Console, wanted: Wanted, *, is_confirmed: bool) -> None:
     async with await KubeClient.open(wanted.kubeconfig, user_agent="phalanx-up") as client:
         version = (await client.request_ok("GET", "/version")).json()["gitVersion"]
         groups = await client.served_versions("scheduling.k8s.io")
+        cluster = await _identity(client)
         console.print(f"Cluster {client.host}, Kubernetes {version}. There, Phalanx:")
         for line in (*WRITES, *([WAKES] if wanted.is_waking else [])):
             console.print(f"  • {line}")
@@ -150,6 +164,7 @@ async def _up(console: Console, wanted: Wanted, *, is_confirmed: bool) -> None:
         stack.enter_context(locked(wanted.folder))
         nats_url = wanted.nats_url
         if nats_url is None:
+            stack.enter_context(_alone_on(cluster))
             port = NATS_PORT if is_free_port(NATS_PORT) else 0
             nats_url = (await stack.enter_async_context(EmbeddedNats(store_dir=wanted.folder / "nats", port=port))).url
         console.print("Starting the services …")
@@ -166,6 +181,32 @@ async def _up(console: Console, wanted: Wanted, *, is_confirmed: bool) -> None:
                 console.print(line)
             await _supervise(console, running, stopping=stopping)
     console.print("Stopped. Bound pods stay where they are.")
+
+
+async def _identity(client: KubeClient) -> str:
+    """Return what tells a cluster from all others: the uid of a namespace that each has, else its address."""
+    try:
+        found = (await client.request_ok("GET", "/api/v1/namespaces/kube-system")).json()
+    except KubeFault:
+        return hashlib.sha256(client.host.encode()).hexdigest()[:32]
+    return str(found["metadata"]["uid"])
+
+
+@contextlib.contextmanager
+def _alone_on(cluster: str) -> Iterator[None]:
+    """Keep a second system with a bus of its own off a cluster: neither would know what the other promises."""
+    shelf = Path(tempfile.gettempdir()) / f"phalanx-up-{os.getuid()}"
+    with contextlib.ExitStack() as stack:
+        try:
+            # Where nothing can be written, nobody is noticed, and that is no reason not to start.
+            with contextlib.suppress(OSError):
+                stack.enter_context(locked(shelf / cluster))
+        except FolderInUse as error:
+            raise ClusterInUse(
+                f"another phalanx on this machine (process {error.owner}) places the pods of this cluster already; "
+                "end that one, or give both the same --nats-url, so that one of them leads"
+            ) from error
+        yield
 
 
 def _addresses(processes: Mapping[str, LocalProcess], *, nats_url: str) -> Iterator[str]:

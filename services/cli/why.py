@@ -23,14 +23,15 @@ def why(gang: str, namespace: str, output: str, target: str) -> None:
     """Say why GANG waits, or where it runs.
 
     GANG is the name of a PodGroup, JobSet, Job or another gang, or a gang id such as podgroup/team-a/train or
-    pod/team-a/notebook. For a pod that is a member of a group the answer is about its group.
+    pod/team-a/notebook. For a pod that is a member of a group the answer is about its group, and so for the Job or
+    another owner of such pods.
     """
     gang_id = gang if "/" in gang else f"*/{namespace}/{gang}"
     try:
         answer = ask_placer(target, lambda placer: placer.Explain(pb.ExplainRequest(gang=gang_id), timeout=TIMEOUT_S))
     except NothingKnown as error:
-        option = "" if "/" in gang else " (-n)"
-        raise NothingKnown(f"{error.message}; is the namespace right{option}?") from error
+        doubt = "are kind, namespace and name" if "/" in gang else "is the namespace (-n)"
+        raise NothingKnown(f"{error.message}; {doubt} right?") from error
     if output == "json":
         click.echo(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2, sort_keys=True))
         return

@@ -304,9 +304,9 @@ class Decider:
             if self.ledger.of_gang(gang.id) is not None:
                 return outcomes
             missing = (*gang.open, *stand_ins(gang))
-            held += hold_room(
-                self.cluster, room_for(self.cluster, members=missing, rejections=self.rejections), gang=gang.id
-            )
+            rejections, policy = self.rejections, self.policy
+            room = room_for(self.cluster, gang=gang, members=missing, rejections=rejections, policy=policy)
+            held += hold_room(self.cluster, room, gang=gang.id)
         elif fall is not None and fall.told is not None and fall.told.policy is DegradedPolicy.RELEASE and is_due:
             proposal = release(gang, revision=self.cluster.revision, deadline=now + self.policy.deadline)
             if proposal is not None:

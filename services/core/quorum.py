@@ -117,6 +117,9 @@ _KINDS = {
 }
 """What people call the object that declares a gang, by the first word of the gang's id."""
 
+GANG_KINDS = frozenset({*_KINDS, "kueue", "pod"})
+"""The first words that gang ids have."""
+
 
 def _unreadable_reasons(gang: Gang) -> tuple[Reason, ...]:
     """Return the fields of members that cannot be read, each once: what such a member asks for is unknown."""

@@ -128,13 +128,18 @@ def _promised(cluster: Cluster, gang: Gang) -> Iterable[Pod]:
             yield replace(pod, node=promise.node)
 
 
-def room_for(cluster: Cluster, *, members: tuple[Pod, ...], rejections: Rejections) -> Unplaced:
-    """Return the nodes that members would have now, as many of them as can be."""
+def room_for(
+    cluster: Cluster, *, gang: Gang, members: tuple[Pod, ...], rejections: Rejections, policy: DecisionPolicy
+) -> Unplaced:
+    """Return the nodes that members of a gang would have now beside those that it has left, as many as can be."""
     answer = solve(
         cluster.snapshot(members),
         members=members,
         excluded_nodes=rejections.excluded(members),
         needed=len(members),
+        wish=gang.topology.wish,
+        levels=policy.topology.levels,
+        placed=gang.placed,
     )
     nodes = answer.partial if isinstance(answer, Refusal) else answer.nodes
     return Unplaced(members=members, nodes=nodes, claims=answer.claims)

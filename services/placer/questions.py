@@ -156,7 +156,15 @@ def _group_of_member(decider: Decider, gang_id: GangId) -> GangId:
         )
         kind = gang_id.partition("/")[0]
     pod = cluster.pod(namespace, name) if kind == "pod" else None
+    if kind != "pod" and cluster.gang(gang_id, is_crowd=bool(cluster.crowd(gang_id))) is None:
+        # Perhaps its pods are members of another object's gang: a JobSet's Job is no gang by itself.
+        owned = [one for one in cluster.pods() if one.metadata.namespace == namespace and _is_owned(one, kind, name)]
+        pod = min(owned, key=lambda one: one.metadata.name, default=None)
     return gang_id if pod is None else cluster.gang_id_of(pod)
+
+
+def _is_owned(pod: Pod, kind: str, name: str) -> bool:
+    return any(owner.kind.lower() == kind.lower() and owner.name == name for owner in pod.metadata.owners)
 
 
 def _state(gang: Gang, *, is_open: bool, is_repairing: bool) -> str:

@@ -19,6 +19,7 @@ from services.contracts.subjects import gang_parts
 from services.contracts.timestamps import to_timestamp
 from services.core.objects import GangId
 from services.core.plan import GangPlan
+from services.core.quorum import GANG_KINDS
 from services.placer.mind import Mind
 from services.placer.questions import ANY_KIND, Explanation, NotSynced, PlanAnswer, TooMany, explanation, plan_question
 
@@ -70,6 +71,13 @@ class PlacementApi(PlacementServiceServicer):
         found = await self._mind.ask(lambda decider: explanation(decider, gang_id=gang_id))
         if found is None:
             asked = request.gang.removeprefix(f"{ANY_KIND}/")
+            kind = gang_parts(gang_id)[0]
+            if kind not in {*GANG_KINDS, ANY_KIND}:
+                kinds = ", ".join(sorted(GANG_KINDS))
+                text = (
+                    f"gang: {kind} is no kind of gang, and no pods name a {kind} of that name; expected one of {kinds}"
+                )
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
             await context.abort(
                 grpc.StatusCode.NOT_FOUND,
                 f"gang {asked} has no pods with schedulerName phalanx, and nothing was decided about it",

@@ -154,6 +154,11 @@ class Credentials:
             yield
         except Exception as error:
             source = self._kubeconfig or "service account of this pod"
+            if self._context and self._context in str(error):
+                raise KubeConfigError(
+                    f"the kubeconfig {source} has no context {self._context!r}; "
+                    "`kubectl config get-contexts -o name` lists those that it has"
+                ) from error
             raise KubeConfigError(
                 f"no usable Kubernetes credentials in {source}: {type(error).__name__}: {error}; "
                 "give a kubeconfig with a current context: --kubeconfig or KUBECONFIG for commands, "

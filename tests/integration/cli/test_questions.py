@@ -148,12 +148,15 @@ async def test_why_a_member_of_a_group(target: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(("gang", "hint"), [("train", " (-n)"), ("podgroup/team-a/train", "")])
-async def test_why_a_gang_that_nobody_knows(target: str, placer: FakePlacer, gang: str, hint: str) -> None:
-    """Most often it is in another namespace than the one that was asked for."""
+@pytest.mark.parametrize(
+    ("gang", "doubt"),
+    [("train", "is the namespace (-n)"), ("podgroup/team-a/train", "are kind, namespace and name")],
+)
+async def test_why_a_gang_that_nobody_knows(target: str, placer: FakePlacer, gang: str, doubt: str) -> None:
+    """A name is most often in another namespace than the one that was asked for; of an id anything may be wrong."""
     placer.refusal = (grpc.StatusCode.NOT_FOUND, "nothing was decided about it")
     result = await run("why", gang, "--placer", target)
-    expected = f"Error: nothing was decided about it; is the namespace right{hint}?\n"
+    expected = f"Error: nothing was decided about it; {doubt} right?\n"
     assert (result.exit_code, result.stderr) == (2, expected)
 
 
@@ -282,6 +285,36 @@ async def test_decisions_of_one_gang_as_json(bus: Bus, nats_server: EmbeddedNats
     (document,) = [json.loads(line) for line in result.output.splitlines()]
     assert (document["sequence"], document["id"]) == (2, "tx/proposed/0")
     assert document["proposed"]["assignments"][0] == {"pod": "w-0", "uid": "u0", "node": "n1"}
+
+
+async def test_decisions_of_a_gang_by_its_name(bus: Bus, nats_server: EmbeddedNats) -> None:
+    """As `phalanx why` takes it: gangs of every kind that have the name, in one namespace."""
+    for number, gang in enumerate(
+        ("podgroup/team-a/train", "job/team-a/train", "job/team-b/train", "job/team-a/other")
+    ):
+        await publish(bus, EVENTS["waiting"], gang=gang, number=number)
+    asked = ("decisions", "--once", "--nats-url", nats_server.url, "--gang", "train")
+    found = await run(*asked, "-n", "team-a")
+    assert [line.split()[2] for line in found.output.splitlines()] == ["podgroup/team-a/train", "job/team-a/train"]
+    assert "about train in namespace default (-n)" in (await run(*asked)).stderr
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:50051", "https://127.0.0.1:50051/"])
+async def test_an_address_that_is_a_url(url: str) -> None:
+    """GRPC would look for a host of that name: the error says what to leave out."""
+    result = await run("why", "train", "--placer", url)
+    assert result.exit_code == 2
+    assert "127.0.0.1:50051, got " in result.stderr
+    assert f"leave {url.partition('//')[0]}// out" in result.stderr
+
+
+async def test_a_configuration_beside_a_placer(target: str, tmp_path: Path) -> None:
+    """It is not used, and that is said beside the output."""
+    config, pods = tmp_path / "phalanx.yaml", tmp_path / "pods.yaml"
+    config.write_text("{}")
+    pods.write_text(yaml.safe_dump(pod_manifest()))
+    result = await run("plan", "-f", str(pods), "--config", str(config), "--placer", target)
+    assert f"{config}: not used, because the placer at {target}" in result.stderr
 
 
 async def test_all_decisions(bus: Bus, nats_server: EmbeddedNats) -> None:

@@ -108,6 +108,19 @@ async def test_folder_in_use(kubeconfig: Path, tmp_path: Path) -> None:
     assert f"{folder} is in use by another phalanx (process {os.getpid()}); end that one" in result.stderr
 
 
+async def test_cluster_in_use(kubeconfig: Path, tmp_path: Path) -> None:
+    """A second one with a bus of its own would place the same pods, whatever its folder is."""
+    async with started(kubeconfig, tmp_path / "first") as first:
+        await first.until("Starting the services")
+        second = await answered(kubeconfig, tmp_path / "second", answer="y\n")
+        await first.until("export ")
+        await first.interrupt()
+    assert second.returncode == 1
+    text = " ".join(second.stderr.split())
+    assert f"another phalanx on this machine (process {first.process.pid}) places the pods of this cluster" in text
+    assert "--nats-url" in text
+
+
 class Running:
     """The command as it runs, with all that it has said."""
 

@@ -265,6 +265,15 @@ async def test_explain_of_an_unknown_gang(mind: Mind, placer: PlacementServiceSt
     assert "schedulerName phalanx" in details
 
 
+async def test_explain_of_an_unknown_kind(mind: Mind, placer: PlacementServiceStub) -> None:
+    """The sentence lists the kinds that there are."""
+    await show(mind, node())
+    code, details = await refusal(placer.Explain(pb.ExplainRequest(gang="deployment/team-a/web")))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "deployment is no kind of gang" in details
+    assert "jobset, kueue, lws" in details
+
+
 @pytest.mark.parametrize("gang", ["", "train", "team-a/train", "a/b/c/d", "podgroup//train"])
 async def test_explain_of_what_is_no_gang_id(placer: PlacementServiceStub, gang: str) -> None:
     """The sentence shows what one looks like."""

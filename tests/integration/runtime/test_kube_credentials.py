@@ -156,6 +156,19 @@ async def test_exec_plugins_give_tokens(guarded: Guarded, tmp_path: Path) -> Non
         assert (await client.request("GET", "/version")).status == 200
 
 
+async def test_a_context_that_the_kubeconfig_lacks(tmp_path: Path) -> None:
+    """The error names the context, and how to list those that there are."""
+    config = tmp_path / "kubeconfig"
+    one = "- {name: a, context: {cluster: c, user: u}}"
+    rest = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {}}]\n"
+    config.write_text(f"current-context: a\ncontexts:\n{one}\n{rest}", encoding="utf-8")
+    with pytest.raises(KubeConfigError) as caught:
+        await KubeClient.open(config, context="other")
+    assert str(caught.value) == (
+        f"the kubeconfig {config} has no context 'other'; `kubectl config get-contexts -o name` lists those that it has"
+    )
+
+
 @pytest.mark.parametrize(
     "text", ["", "not: [yaml", "current-context: missing\ncontexts: []\nclusters: []\nusers: []\n"]
 )

@@ -37,6 +37,17 @@ def test_unknown_command_is_told() -> None:
     assert "No such command 'bind'" in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments", [["config", "check"], ["plan", "-f"], ["audit", "--from-dump"]], ids=lambda one: one[0]
+)
+def test_a_file_that_is_not_there_is_bad_input(arguments: list[str], tmp_path: Path) -> None:
+    """Exit code 2 for every command, and the file is named."""
+    missing = str(tmp_path / "missing.yaml")
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(main, [*arguments, missing])
+    assert result.exit_code == 2
+    assert missing in result.output
+
+
 def test_version() -> None:
     """The version is that of the distribution."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -87,7 +98,7 @@ def test_settings_of_no_service() -> None:
 
 def test_decisions_of_what_is_no_gang() -> None:
     """The error shows what a gang id looks like."""
-    result = CliRunner().invoke(main, ["decisions", "--gang", "train"])
+    result = CliRunner().invoke(main, ["decisions", "--gang", "team-a/train"])
     assert result.exit_code == 2
     assert "podgroup/team-a/train" in result.output
 

@@ -26,7 +26,7 @@ from services.core.names import (
 )
 from services.core.objects import NodeName, Owner, Pod, Uid
 from services.core.reasons import ReasonCode
-from tests.builders import START, members, pod, pod_group
+from tests.builders import START, members, node, pod, pod_group
 from tests.unit.core.test_decider import OTHER, SETTLE, TRAIN, Desk, bound, codes_of, only, proposal
 
 JOB = Owner(kind="Job", name="train", uid=Uid("job-1"), is_controller=True)
@@ -97,6 +97,26 @@ def test_a_lost_member_is_replaced_ahead_of_a_newcomer_of_any_priority() -> None
     placed = proposal(only(ward.decide()))
     assert [(one.uid, one.node) for one in placed.assignments] == [(made.metadata.uid, ward.running[0].node)]
     assert (placed.min_count, placed.already_placed) == (4, 3)
+
+
+def test_room_is_held_in_the_domain_of_those_that_are_left() -> None:
+    """A gang that has to be in one rack is given its room there, and a newcomer gets the node of another rack."""
+    desk = Desk(nodes=0)
+    for name, rack in (("n0", "r1"), ("n1", "r0"), ("n2", "r0")):
+        desk.see(node(name, gpus=2, labels={"rack": rack}))
+    pods = members("train", count=2, gpus=2, owners=(JOB,))
+    desk.see(pod_group("train", min_count=2, topology_keys=("rack",)), *pods)
+    first = only(desk.decide())
+    where = {one.uid: one.node for one in proposal(first).assignments}
+    assert set(where.values()) == {"n1", "n2"}
+    running = [bound(one, to=where[one.metadata.uid]) for one in pods]
+    desk.see(*running)
+    desk.hear(first, Committed(members=proposal(first).assignments))
+    assert desk.decide() == ()
+    desk.lose(running[1])
+    desk.see(pod_group("other", min_count=1, priority=100), pod("other-0", group="other", gpus=2, priority=100))
+    placed = proposal(only(desk.decide()))
+    assert [one.node for one in placed.assignments] == ["n0"]
 
 
 def test_degraded_is_told_once_and_taken_back_by_the_commit() -> None:

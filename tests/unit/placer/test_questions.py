@@ -31,6 +31,7 @@ from services.core.objects import (
     Kind,
     KubernetesObject,
     NodeName,
+    Owner,
     Uid,
     WatchPhase,
 )
@@ -115,6 +116,15 @@ def proposal_of(room: Room) -> tuple[Decision, Proposed]:
 def test_gang_that_was_never_seen() -> None:
     """Nothing is known of it."""
     assert explanation(Room().decider, gang_id=TRAIN) is None
+
+
+@pytest.mark.parametrize("asked", ["job/team-a/part", "replicaset/team-a/part"])
+def test_owner_of_members_of_a_group(asked: str) -> None:
+    """A Job whose pods are another object's gang is none itself: the answer is about theirs, of whatever kind it is."""
+    owner = Owner(api_version="v1", kind="Job" if "job" in asked else "ReplicaSet", name="part", uid=Uid("u"))
+    room = Room(pod_group("train", min_count=3), *members("train", count=2, owners=(owner,)))
+    assert room.explain(GangId(asked)).gang == TRAIN
+    assert explanation(room.decider, gang_id=GangId(asked.replace("team-a", "team-b"))) is None
 
 
 def test_arriving_gang() -> None:
