@@ -10,6 +10,12 @@ from services.contracts.policy_file import policy_schema, read_policy
 from services.runtime.structured_file import UnusableFile
 
 
+class BadInput(click.ClickException):
+    """What was given cannot be read at all, which is another thing than a file with mistakes."""
+
+    exit_code = 2
+
+
 @click.group()
 def config() -> None:
     """Check the configuration file, or print its JSON schema."""
@@ -27,7 +33,7 @@ def check(file: Path, output: str) -> None:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise click.UsageError(f"{name}: cannot be read: {error.strerror or error}") from error
+        raise BadInput(f"{name}: {error.strerror or error}") from error
     try:
         read_policy(data, name=name)
     except UnusableFile as error:

@@ -104,7 +104,7 @@ def test_check_passes_a_good_file_and_standard_input() -> None:
 def test_check_names_a_file_that_is_not_there(tmp_path: Path) -> None:
     """In one sentence."""
     result = CliRunner().invoke(main, ["config", "check", str(tmp_path / "none")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr == f"Error: {tmp_path / 'none'}: No such file or directory\n"
 
 
