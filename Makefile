@@ -127,7 +127,7 @@ long: $(STAMP) ## more property examples, all of chaos, 300 scenarios beside kub
 
 lock: $(STAMP) ## write requirements.lock anew, with releases older than COOLDOWN_DAYS
 	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --all-extras --group dev --python-version 3.11 --universal -o requirements.lock
-	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml -c requirements.lock --no-annotate --python-version 3.11 \
+	@PATH="$$PATH:$(BIN)" uv $(COMPILE) pyproject.toml --extra metric-sources -c requirements.lock --no-annotate --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 -o deploy/images/requirements.lock
 
 suites-table: $(STAMP) ## write the table of the suites, with the last times, into ARCHITECTURE.md

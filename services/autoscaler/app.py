@@ -10,6 +10,7 @@ from services.autoscaler.adapters.kubernetes import KubernetesHpas
 from services.autoscaler.adapters.metrics_server import MetricsServer, TlsFiles
 from services.autoscaler.adapters.placer import PlacerFit
 from services.autoscaler.adapters.pods import KubernetesPods
+from services.autoscaler.adapters.source_kinds import source_kinds
 from services.autoscaler.cold_starts import MOST_AT_ONCE, ColdStarts
 from services.autoscaler.fitting import FitQuestion
 from services.autoscaler.following import CONDITION, AutoscalerMetrics, Follower
@@ -138,15 +139,19 @@ async def _wake(policy: Policy, given: _Given) -> None:
         return
     runtime.readiness.set(HPAS, ready=False, detail="connecting")
     name, clock = f"phalanx-autoscaler/{settings.instance}/sources", runtime.clock
-    async with (
-        await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
-        JetStreamQueues(
+
+    def jetstream() -> JetStreamQueues:
+        return JetStreamQueues(
             url=settings.nats_url,
             name=name,
             clock=clock,
             readiness=runtime.readiness,
             access=runtime.nats_access,
-        ) as queues,
+        )
+
+    async with (
+        await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
+        source_kinds([one.spec for one in policy.metric_sources], jetstream=jetstream, clock=clock) as queues,
         await KubeClient.open(
             settings.kubeconfig, connections=MOST_AT_ONCE, user_agent="phalanx-autoscaler-pods"
         ) as pods_client,
@@ -164,10 +169,11 @@ async def _wake(policy: Policy, given: _Given) -> None:
             clock=clock,
             metrics=given.metrics,
             interval_s=settings.source_interval_s,
+            asleep_interval_s=settings.asleep_interval_s,
             changed=changed,
         )
         teller = _teller(api, given)
-        deliveries = JetStreamDeliveries(queues, sources=policy.metric_sources)
+        deliveries = JetStreamDeliveries(queues.jetstream, sources=policy.metric_sources)
         starts = _starts(pods_client, given=given, deliveries=deliveries, teller=teller)
         waker = Waker(
             api,

@@ -9,8 +9,8 @@ from services.core.cold_start import PodStage
 from services.core.fitting import Fit
 from services.core.front_proxy import FrontProxy, Requester
 from services.core.metric_readings import MetricKey, Sample
+from services.core.metric_sources import SourceSpec
 from services.core.metrics_registration import Registration
-from services.core.policy import JetStreamSource
 from services.core.reasons import Reason
 from services.core.scaling import Autoscaler, TargetRef
 from services.core.scaling_reports import Told
@@ -149,11 +149,14 @@ class SourceFailed(Exception):
 class Queues(Protocol):
     """Where the lengths of queues come from."""
 
-    async def read(self, source: JetStreamSource) -> Sequence[Sample]:
+    async def read(self, source: SourceSpec) -> Sequence[Sample]:
         """Return the length of a queue now. Raises SourceFailed."""
 
-    def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Call `hint` whenever something may have been put into the queue. Raises SourceFailed."""
+    def listening(self, source: SourceSpec, *, hint: Callable[[], None]) -> AbstractAsyncContextManager[bool]:
+        """Call `hint` whenever something may have been put into the queue. Raises SourceFailed.
+
+        Entering tells whether hints can be relied on: where they cannot, the source is to be read often.
+        """
 
 
 class AccessApi(Protocol):

@@ -19,6 +19,9 @@ class AutoscalerSettings(ElectedSettings):
     source_interval_s: float = bounded(15.0, minimum=0.1, maximum=60)
     """Seconds after which each metric source is read, beside the readings upon a hint."""
 
+    asleep_interval_s: float = bounded(1.0, minimum=0.1, maximum=60)
+    """Seconds after which a source that gives no hints is read while somebody sleeps who waits for it."""
+
     external_metrics_tls: Path | None = None
     """Folder with tls.crt, tls.key and ca.crt with which external.metrics.k8s.io is served; unset: it is not."""
 

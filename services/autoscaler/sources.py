@@ -9,8 +9,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import Queues, SourceFailed
 from services.core.metric_readings import NEVER_READ, Known, MetricKey, Reading, SourceState, Unknown, reading_of
-from services.core.policy import JetStreamSource, MetricSource
-from services.core.reduce_autoscaler import sorted_pairs
+from services.core.metric_sources import MetricSource, SourceSpec
 from services.runtime.clock import Clock
 
 AFTER_HINT_S = (0.02, 0.08, 0.2)
@@ -29,19 +28,21 @@ ALMOST = 0.9
 
 @dataclass(slots=True, kw_only=True)
 class SourceWatch:
-    """One source. While somebody sleeps who uses it, its subjects are listened to."""
+    """One source. While somebody sleeps who uses it, it is listened to, or read often where it gives no hints."""
 
     key: MetricKey
-    source: JetStreamSource
+    source: SourceSpec
     queues: Queues
     clock: Clock
     metrics: WakingMetrics
     interval_s: float
+    asleep_interval_s: float
     changed: Callable[[MetricKey], None]
     state: SourceState | None = None
     #: When the first sign of the work came that is there now: a hint, or the beginning of the reading that found it.
     signal_s: float | None = None
     _counted_s: float | None = None
+    _must_poll: bool = False
     _sleepers: set[str] = field(default_factory=set)
     _hinted: asyncio.Event = field(default_factory=asyncio.Event)
     _slept: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,7 +97,7 @@ class SourceWatch:
     async def _is_hinted(self) -> bool:
         """Wait for a hint, or until it is time to read anyway."""
         try:
-            async with asyncio.timeout(self.interval_s):
+            async with asyncio.timeout(self.asleep_interval_s if self._must_poll else self.interval_s):
                 await self._hinted.wait()
         except TimeoutError:
             return False
@@ -120,10 +121,12 @@ class SourceWatch:
             await self._until(is_asleep=True)
             async for attempt in patient:
                 with attempt:
-                    async with self.queues.listening(self.source, hint=self._hint):
+                    async with self.queues.listening(self.source, hint=self._hint) as has_hints:
+                        self._must_poll = not has_hints
                         # Something may have come before anybody listened.
                         self._hinted.set()
                         await self._until(is_asleep=False)
+                        self._must_poll = False
 
     def _hint(self) -> None:
         if self.signal_s is None:
@@ -147,10 +150,11 @@ class SourceBook:
         clock: Clock,
         metrics: WakingMetrics,
         interval_s: float,
+        asleep_interval_s: float,
         changed: Callable[[MetricKey], None],
     ) -> None:
         """Keep them; `run` reads. `changed` is called after each reading."""
-        keys = {MetricKey(name=one.metric, selector=sorted_pairs(one.selector)): one.jetstream for one in configured}
+        keys = {MetricKey(name=one.metric, selector=one.labels): one.spec for one in configured}
         self._watches = {
             key: SourceWatch(
                 key=key,
@@ -159,6 +163,7 @@ class SourceBook:
                 clock=clock,
                 metrics=metrics,
                 interval_s=interval_s,
+                asleep_interval_s=min(asleep_interval_s, interval_s),
                 changed=changed,
             )
             for key, source in keys.items()

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from services.core.authorization import MAX_GRANTS, Grant, problems_of_authorization
+from services.core.field_limits import DOMAIN, LABEL_KEY, LABEL_KEY_PATTERN, LABELS
+from services.core.metric_sources import MetricSource, problems_of_sources
 from services.core.signer_policy import SignerPolicy, problems_of_signer
 
 PolicyPath = tuple[str | int, ...]
@@ -19,34 +21,10 @@ MAX_LEVELS = 16
 
 MAX_METRIC_SOURCES = 4096
 
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LABEL_KEY = rf"({_DOMAIN}/)?{_NAME}"
-_LABEL_VALUE = rf"({_NAME})?"
-
-LABEL_KEY = {"pattern": rf"^{_LABEL_KEY}$", "text": "a label key, such as topology.kubernetes.io/zone"}
-"""Limits of a field that is a label key."""
-LEVEL_NAME = {"pattern": rf"^({_LABEL_KEY})?$", "text": "a short word, such as rack, or a label key"}
+LEVEL_NAME = {"pattern": rf"^({LABEL_KEY_PATTERN})?$", "text": "a short word, such as rack, or a label key"}
 """Limits of the name of a level."""
-LABELS = {
-    "pattern": rf"^{_LABEL_VALUE}$",
-    "text": "a label value of up to 63 letters, digits, '-', '_' or '.'",
-    "key_pattern": rf"^{_LABEL_KEY}$",
-    "key_text": "a label key, such as example.com/pool",
-}
-"""Limits of a map of labels."""
-DEVICE_CLASSES = {"pattern": rf"^{_DOMAIN}$", "text": "the name of a DeviceClass, such as gpu.example.com"}
+DEVICE_CLASSES = {"pattern": rf"^{DOMAIN}$", "text": "the name of a DeviceClass, such as gpu.example.com"}
 """Limits of names of DeviceClasses."""
-METRIC_NAME = {
-    "pattern": r"^[A-Za-z0-9]([-A-Za-z0-9_.:]{0,251}[A-Za-z0-9])?$",
-    "text": "a metric name, such as queue_depth",
-}
-"""Limits of the name of a metric; it is a part of a URL path in the API."""
-JETSTREAM_NAME = {
-    "pattern": r"^[^\s.*>/\\\x00-\x1f]{1,255}$",
-    "text": "a name of up to 255 characters without spaces, '.', '*', '>', '/' or '\\'",
-}
-"""Limits of names of streams and consumers: those of the NATS server."""
 
 WHEN_IT_DOES_NOT_FIT = {"pattern": r"^(create|hold)$", "text": "create or hold"}
 """Limits of what a wake does whose pods have no place."""
@@ -95,31 +73,6 @@ class OwnershipPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JetStreamSource:
-    """The length of a queue in NATS JetStream: messages of a consumer that wait, and those that are being worked on."""
-
-    stream: str = field(metadata=JETSTREAM_NAME)
-    """Name of the stream, on the NATS server that Phalanx itself uses."""
-
-    consumer: str = field(metadata=JETSTREAM_NAME)
-    """Name of its durable consumer. Phalanx never creates one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSource:
-    """Where the numbers of one External metric of HorizontalPodAutoscalers come from."""
-
-    metric: str = field(metadata=METRIC_NAME)
-    """Name of the metric, as in `external.metric.name` of an HPA."""
-
-    jetstream: JetStreamSource
-    """The consumer whose messages are counted."""
-
-    selector: Mapping[str, str] = field(default_factory=dict, metadata=LABELS)
-    """Exactly the `matchLabels` of `external.metric.selector`; empty for a metric without a selector."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WakingPolicy:
     """How targets are woken from zero."""
 
@@ -162,7 +115,8 @@ def problems_of(policy: Policy) -> Iterator[PolicyProblem]:
     """Yield what contradicts itself in a policy whose values are right one by one."""
     yield from _problems_of_topology(policy.topology)
     yield from _problems_of_ownership(policy.ownership)
-    yield from _problems_of_sources(policy.metric_sources)
+    for path, what in problems_of_sources(policy.metric_sources):
+        yield PolicyProblem(path=("metricSources", *path), what=what)
     for path, what in problems_of_authorization(policy.authorization):
         yield PolicyProblem(path=("authorization", *path), what=what)
     for path, what in problems_of_signer(policy.signer).items():
@@ -187,12 +141,3 @@ def _problems_of_ownership(ownership: OwnershipPolicy) -> Iterator[PolicyProblem
         if name in classes[:place]:
             what = f"{name!r} stands here twice; remove one"
             yield PolicyProblem(path=("ownership", "deviceClasses", place), what=what)
-
-
-def _problems_of_sources(sources: tuple[MetricSource, ...]) -> Iterator[PolicyProblem]:
-    known: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-    for place, source in enumerate(sources):
-        first = known.setdefault((source.metric, tuple(sorted(source.selector.items()))), place)
-        if first != place:
-            what = f"{source.metric!r} with the same selector is entry {first} already; expected one source for each"
-            yield PolicyProblem(path=("metricSources", place, "metric"), what=what)

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.ports import SourceFailed
 from services.core.metric_readings import NEVER_READ, MetricKey, Reading, SourceState, Unknown, reading_of
-from services.core.policy import JetStreamSource
+from services.core.metric_sources import JetStreamSource
 from services.core.reduce_autoscaler import reduce_autoscaler
 from services.core.scaling import Held, Verdict, Woken, asked_for, decide
 from services.runtime.clock import SystemClock

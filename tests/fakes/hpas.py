@@ -10,7 +10,7 @@ from services.autoscaler.ports import ApiFailed, HpaEvent, PodSeen, Scale, Sourc
 from services.core.cold_start import PodStage
 from services.core.fitting import Fit
 from services.core.metric_readings import MetricKey, Sample
-from services.core.policy import JetStreamSource
+from services.core.metric_sources import JetStreamSource, SourceSpec
 from services.core.reasons import Reason
 from services.core.scaling import Autoscaler, TargetRef
 from services.core.scaling_reports import Told
@@ -175,15 +175,20 @@ class FakeDeliveries:
 
 @dataclass(slots=True, kw_only=True)
 class FakeQueues:
-    """Satisfies `services.autoscaler.ports.Queues`: one number for each consumer, or a sentence why there is none."""
+    """Satisfies `services.autoscaler.ports.Queues`: one number for each consumer, or a sentence why there is none.
+
+    Without `has_hints` nobody is told when something comes.
+    """
 
     clock: Clock
     lengths: dict[str, float | str] = field(default_factory=dict)
     readings: int = 0
     hints: dict[str, Callable[[], None]] = field(default_factory=dict)
+    has_hints: bool = True
 
-    async def read(self, source: JetStreamSource) -> Sequence[Sample]:
+    async def read(self, source: SourceSpec) -> Sequence[Sample]:
         """Return the number."""
+        assert isinstance(source, JetStreamSource)
         self.readings += 1
         length = self.lengths[source.consumer]
         if isinstance(length, str):
@@ -191,10 +196,11 @@ class FakeQueues:
         return (Sample(value=length, taken_at=self.clock.now()),)
 
     @contextlib.asynccontextmanager
-    async def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AsyncIterator[None]:
+    async def listening(self, source: SourceSpec, *, hint: Callable[[], None]) -> AsyncIterator[bool]:
         """Keep who is to be hinted."""
+        assert isinstance(source, JetStreamSource)
         self.hints[source.consumer] = hint
         try:
-            yield
+            yield self.has_hints
         finally:
             del self.hints[source.consumer]

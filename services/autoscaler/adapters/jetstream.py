@@ -18,7 +18,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from services.autoscaler.ports import SourceFailed
 from services.core.metric_readings import Sample
-from services.core.policy import JetStreamSource
+from services.core.metric_sources import JetStreamSource, SourceSpec
 from services.runtime.backoff import connecting
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
@@ -31,7 +31,7 @@ _FAULTS = (nats.errors.Error, APIError, OSError, TimeoutError)
 
 
 class JetStreamQueues:
-    """Satisfies `services.autoscaler.ports.Queues`, on a connection of its own.
+    """Satisfies `services.autoscaler.ports.Queues` for JetStreamSource, on a connection of its own.
 
     After a lost connection each subscription is hinted at once: what was published meanwhile came without a hint.
     """
@@ -81,8 +81,9 @@ class JetStreamQueues:
         with contextlib.suppress(*_FAULTS):
             await self._client.close()
 
-    async def read(self, source: JetStreamSource) -> Sequence[Sample]:
+    async def read(self, source: SourceSpec) -> Sequence[Sample]:
         """Return pending and unacknowledged messages together. Raises SourceFailed."""
+        assert isinstance(source, JetStreamSource)
         jetstream = self._client.jetstream(timeout=REQUEST_TIMEOUT_S)
         try:
             held = await jetstream.consumer_info(source.stream, source.consumer)
@@ -108,8 +109,9 @@ class JetStreamQueues:
         return self._delivered.get(source)
 
     @contextlib.asynccontextmanager
-    async def listening(self, source: JetStreamSource, *, hint: Callable[[], None]) -> AsyncIterator[None]:
+    async def listening(self, source: SourceSpec, *, hint: Callable[[], None]) -> AsyncIterator[bool]:
         """Subscribe to the subjects that the consumer filters, or to all of its stream. Raises SourceFailed."""
+        assert isinstance(source, JetStreamSource)
 
         async def came(_message: Msg) -> None:
             hint()
@@ -125,7 +127,7 @@ class JetStreamQueues:
                 raise SourceFailed(self._why(error, source=source)) from error
             self._hints.add(hint)
             stack.callback(self._hints.discard, hint)
-            yield
+            yield True
 
     async def _subjects(self, source: JetStreamSource) -> Sequence[str]:
         jetstream = self._client.jetstream(timeout=REQUEST_TIMEOUT_S)

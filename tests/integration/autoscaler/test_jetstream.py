@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.ports import SourceFailed
-from services.core.policy import JetStreamSource
+from services.core.metric_sources import JetStreamSource
 from services.runtime.clock import SystemClock
 from services.runtime.embedded_nats import EmbeddedNats
 from services.runtime.health import Readiness

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from services.core.scaling import Held, Refused, ShownCondition, Woken
+from tests.e2e.waiting import until
 from tests.unit.autoscaler.waking_scene import Scene
 
 
@@ -199,3 +200,14 @@ async def test_a_number_from_before_its_sleep_wakes_nobody() -> None:
         assert scene.api.writes == []
         await scene.length(15)
     assert scene.api.replicas == {"infer": 2}
+
+
+async def test_a_source_without_hints_is_read_often_while_somebody_sleeps() -> None:
+    """Nobody tells when something comes; regular readings are an hour apart here."""
+    scene = Scene()
+    scene.queues.has_hints = False
+    async with scene.running():
+        scene.add()
+        await scene.settled()
+        scene.queues.lengths["infer"] = 25
+        await until(lambda: "infer=3" in scene.api.writes, what="it is woken")

@@ -18,7 +18,7 @@ from services.autoscaler.waking import Waker
 from services.contracts.scaling_codec import decode_scaling
 from services.contracts.streams import SCALING_STREAM
 from services.core.metric_readings import MetricKey
-from services.core.policy import JetStreamSource, MetricSource
+from services.core.metric_sources import JetStreamSource, MetricSource
 from services.core.reduce_autoscaler import reduce_autoscaler
 from services.core.scaling import Autoscaler, ScalingEvent, WhenItDoesNotFit
 from tests.builders import START
@@ -57,6 +57,7 @@ class Scene:
             clock=self.clock,
             metrics=metrics,
             interval_s=3600,
+            asleep_interval_s=0.05,
             changed=self.read,
         )
         teller = Teller(

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from services.cli.main import main
 from services.contracts.policy_file import following_policy, policy_schema, read_policy
-from services.core.policy import JetStreamSource, MetricSource, OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy
+from services.core.metric_sources import JetStreamSource, MetricSource, PrometheusSource, RedisSource
+from services.core.policy import OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy
 from services.core.signer_policy import SignerPolicy
 from services.runtime.settings import SettingsError
 from services.runtime.structured_file import UnusableFile
@@ -40,6 +41,22 @@ def test_the_example_says_what_it_means() -> None:
                 metric="queue_depth",
                 selector={"queue": "infer"},
                 jetstream=JetStreamSource(stream="ORDERS", consumer="infer"),
+            ),
+            MetricSource(
+                metric="requests_waiting",
+                prometheus=PrometheusSource(
+                    url="http://prometheus.monitoring:9090",
+                    query='sum(gateway_requests_waiting{service="infer"}) or vector(0)',
+                ),
+            ),
+            MetricSource(
+                metric="jobs_waiting",
+                redis=RedisSource(
+                    address="redis.team-a:6379",
+                    stream_key="jobs",
+                    group="workers",
+                    password_file="/etc/phalanx/redis-password",
+                ),
             ),
         ),
     )

@@ -1,14 +1,19 @@
 """The policy: defaults own everything, and what contradicts itself is named."""
 
-from services.core.policy import (
+from typing import Any, get_args
+
+import pytest
+
+from services.core.metric_sources import (
+    ExternalScalerSource,
+    HttpSource,
     JetStreamSource,
     MetricSource,
-    OwnershipPolicy,
-    Policy,
-    TopologyLevel,
-    TopologyPolicy,
-    problems_of,
+    PrometheusSource,
+    RedisSource,
+    SourceSpec,
 )
+from services.core.policy import OwnershipPolicy, Policy, TopologyLevel, TopologyPolicy, problems_of
 
 
 def test_an_empty_policy_owns_everything() -> None:
@@ -62,3 +67,60 @@ def test_a_metric_has_one_source() -> None:
     )
     found = [one.path for one in problems_of(Policy(metric_sources=sources))]
     assert found == [("metricSources", 2, "metric")]
+
+
+def entry(**given: Any) -> MetricSource:
+    """One entry of metricSources."""
+    return MetricSource(metric="m", **given)
+
+
+REDIS = "redis:6379"
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "what"),
+    [
+        (entry(), (), "has 0 sources, expected exactly one of"),
+        (
+            entry(http=HttpSource(url="http://a"), jetstream=JetStreamSource(stream="s", consumer="c")),
+            (),
+            "has 2 sources, expected exactly one of",
+        ),
+        (entry(redis=RedisSource(address=REDIS)), ("redis",), "expected either listKey or streamKey"),
+        (
+            entry(redis=RedisSource(address=REDIS, list_key="a", stream_key="b")),
+            ("redis",),
+            "expected either listKey or streamKey",
+        ),
+        (entry(redis=RedisSource(address=REDIS, list_key="a", group="g")), ("redis", "group"), "only streams have"),
+        (
+            entry(external_scaler=ExternalScalerSource(address="a:1", ca_file="/ca.crt")),
+            ("externalScaler", "caFile"),
+            "nothing is verified without TLS",
+        ),
+    ],
+)
+def test_what_contradicts_itself_in_a_source_is_named(source: MetricSource, path: tuple[str, ...], what: str) -> None:
+    """Each with its place in the file."""
+    (problem,) = problems_of(Policy(metric_sources=(source,)))
+    assert problem.path == ("metricSources", 0, *path)
+    assert what in problem.what
+
+
+def test_every_kind_of_source_has_a_name_for_people() -> None:
+    """It is what errors name, and has no secrets."""
+    kinds = (
+        JetStreamSource(stream="s", consumer="c"),
+        PrometheusSource(url="http://p", query="q"),
+        HttpSource(url="http://h/x?key=secret"),
+        RedisSource(address=REDIS, list_key="jobs"),
+        ExternalScalerSource(address="k:1"),
+    )
+    assert [str(one) for one in kinds] == [
+        "consumer c of stream s",
+        "Prometheus at http://p",
+        "http://h/x",
+        "list jobs in Redis at redis:6379",
+        "scaler at k:1",
+    ]
+    assert {type(one) for one in kinds} == set(get_args(SourceSpec))
