@@ -1,10 +1,13 @@
 """The autoscaler, put together: the only place that builds its adapters."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from services.autoscaler.adapters.aggregation import KubernetesAggregation
 from services.autoscaler.adapters.deliveries import JetStreamDeliveries
+from services.autoscaler.adapters.forwarding import Forwarder
 from services.autoscaler.adapters.jetstream import JetStreamQueues
 from services.autoscaler.adapters.kubernetes import KubernetesHpas
 from services.autoscaler.adapters.metrics_server import MetricsServer, TlsFiles
@@ -31,7 +34,7 @@ from services.core.metric_readings import MetricKey
 from services.core.policy import Policy
 from services.core.scaling import WhenItDoesNotFit
 from services.runtime.bus import Bus
-from services.runtime.kube import KubeClient
+from services.runtime.kube import Credentials, KubeClient
 from services.runtime.leadership import Leadership, campaigning
 from services.runtime.lifecycle import Runtime
 from services.runtime.stopping import cancelled
@@ -236,14 +239,18 @@ async def _serve(given: _Given) -> None:
     if settings.external_metrics_tls is None:
         return
     files = TlsFiles.of(settings.external_metrics_tls)
-    client = await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler")
-    async with client, asyncio.TaskGroup() as group:
+    async with (
+        await KubeClient.open(settings.kubeconfig, connections=CONNECTIONS, user_agent="phalanx-autoscaler") as client,
+        _forwarding(settings) as forwarder,
+        asyncio.TaskGroup() as group,
+    ):
         api = KubernetesAggregation(client)
         server = MetricsServer(
             address=settings.external_metrics_address,
             files=files,
             desk=given.desk,
             access=api,
+            forwarder=forwarder,
             readiness=runtime.readiness,
             metrics=given.metrics,
             clock=runtime.clock,
@@ -262,3 +269,18 @@ async def _serve(given: _Given) -> None:
 
 def _fitting(policy: Policy, *, placer: Placer | None) -> FitQuestion:
     return FitQuestion(placer, default=WhenItDoesNotFit(policy.waking.when_it_does_not_fit))
+
+
+@contextlib.asynccontextmanager
+async def _forwarding(settings: AutoscalerSettings) -> AsyncIterator[Forwarder | None]:
+    """Open the way to another adapter, where one is named."""
+    if not settings.external_metrics_forward_to:
+        yield None
+        return
+    credentials = await Credentials.find(settings.kubeconfig)
+    async with Forwarder(
+        url=settings.external_metrics_forward_to,
+        ca_file=settings.external_metrics_forward_ca,
+        authorization=credentials.authorization,
+    ) as forwarder:
+        yield forwarder

@@ -9,7 +9,7 @@ from services.core.cold_start import PHASES, TOTAL
 from services.core.metrics_registration import Owner
 
 _RESULTS = ("known", "unknown")
-REQUEST_RESULTS = ("answered", "not_found", "unavailable", "unauthenticated", "forbidden", "invalid")
+REQUEST_RESULTS = ("answered", "forwarded", "not_found", "unavailable", "unauthenticated", "forbidden", "invalid")
 """What becomes of a request to the metrics API."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PHASE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)

@@ -28,5 +28,11 @@ class AutoscalerSettings(ElectedSettings):
     external_metrics_address: str = address("0.0.0.0:6443")
     """Where external.metrics.k8s.io is served; port 0 takes a free one."""
 
+    external_metrics_forward_to: str = ""
+    """URL of an adapter that is asked for metrics which are in no entry of metricSources; empty: they are not found."""
+
+    external_metrics_forward_ca: Path | None = None
+    """File with the authority of that adapter's certificate. Unset: those of the system."""
+
     external_metrics_service: str = "phalanx-system/phalanx-external-metrics"
     """Namespace and name of the Service through which the API server reaches that address."""

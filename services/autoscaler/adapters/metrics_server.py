@@ -16,6 +16,7 @@ import orjson
 from aiohttp import web
 
 from services.autoscaler.access import AccessDesk, MetricAccess
+from services.autoscaler.adapters.forwarding import MARK, Forwarder
 from services.autoscaler.adapters.metrics_documents import (
     GROUP_VERSION,
     group_document,
@@ -24,7 +25,7 @@ from services.autoscaler.adapters.metrics_documents import (
     values_document,
 )
 from services.autoscaler.metrics import WakingMetrics
-from services.autoscaler.ports import AccessApi, ApiFailed
+from services.autoscaler.ports import AccessApi, ApiFailed, SourceFailed
 from services.autoscaler.serving import MetricDesk
 from services.core.front_proxy import FrontProxy, FrontProxyError, Requester, requester_of
 from services.core.metric_selectors import SelectorError, parse_selector
@@ -97,12 +98,14 @@ class MetricsServer:
         files: TlsFiles,
         desk: MetricDesk,
         access: AccessApi,
+        forwarder: Forwarder | None = None,
         readiness: Readiness,
         metrics: WakingMetrics,
         clock: Clock,
     ) -> None:
-        """Keep the parts."""
+        """Keep the parts. `forwarder` is asked for metrics that are not ours."""
         self._address = address
+        self._forwarder = forwarder
         self._files = files
         self._desk = desk
         self._api = access
@@ -237,11 +240,23 @@ class MetricsServer:
         answer = self._desk.answer(MetricQuery(namespace=namespace, name=metric, selector=selector))
         match answer:
             case MetricNotFound(message=message):
-                raise _Refused(404, reason="NotFound", message=message, result="not_found")
+                return await self._elsewhere(request, message=message)
             case MetricUnavailable(message=message):
                 raise _Refused(503, reason="ServiceUnavailable", message=message, result="unavailable")
         self._metrics.requests.labels(result="answered").inc()
         return _json(values_document(metric, items=answer))
+
+    async def _elsewhere(self, request: web.Request, *, message: str) -> web.StreamResponse:
+        """Return what another adapter says of a metric that is not ours. Raises _Refused."""
+        if self._forwarder is None or MARK in request.headers:
+            raise _Refused(404, reason="NotFound", message=message, result="not_found")
+        try:
+            answer = await self._forwarder.answer(request.path, query=request.query)
+        except SourceFailed as error:
+            said = f"{message}; the adapter that is asked for others {error}"
+            raise _Refused(503, reason="ServiceUnavailable", message=said, result="unavailable") from error
+        self._metrics.requests.labels(result="forwarded").inc()
+        return _json(answer.document, status=answer.status)
 
     async def _check(self, access: MetricAccess) -> None:
         """Return where it is allowed. Raises _Refused."""

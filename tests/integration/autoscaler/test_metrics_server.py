@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from services.autoscaler.access import DENIED_S
+from services.autoscaler.adapters.forwarding import MARK, Forwarder
 from services.autoscaler.adapters.metrics_server import CHECK_INTERVAL_S, CONDITION, RETRY_S, MetricsServer, TlsFiles
 from services.autoscaler.metrics import REQUEST_RESULTS, WakingMetrics
 from services.autoscaler.serving import MetricDesk
@@ -32,6 +35,7 @@ HPA = {"X-Remote-User": "hpa", "X-Remote-Group": "system:serviceaccounts"}
 KEY = MetricKey(name="depth", selector=(("queue", "a"),))
 
 Answer = tuple[int, dict[str, Any]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +69,13 @@ class Scene:
         name = "phalanx_autoscaler_external_metrics_requests_total"
         counted = {result: self.registry.get_sample_value(name, {"result": result}) or 0 for result in REQUEST_RESULTS}
         return {result: count for result, count in counted.items() if count}
+
+    async def begin(self) -> None:
+        """Give it a certificate, and wait until it serves."""
+        self.renew("first")
+        await until(lambda: self.clock.sleeper_count, what="it looks for its certificate")
+        await self.later(RETRY_S)
+        await until(lambda: self.detail.startswith("serving"), what="it serves")
 
     def renew(self, name: str) -> None:
         """Write a certificate of an authority of that name, with the authority."""
@@ -115,6 +126,20 @@ def session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession()
 
 
+@contextlib.asynccontextmanager
+async def answering(handler: Handler) -> AsyncIterator[str]:
+    """Another adapter, and its address."""
+    application = web.Application()
+    application.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
 def trusting(authority: Authority, *names: str) -> FrontProxy:
     """A front proxy whose certificates this authority signs."""
     return FrontProxy(
@@ -131,7 +156,7 @@ def known(value: float) -> Mapping[MetricKey, SourceState | None]:
 
 
 @contextlib.asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Scene]:
+async def staged(folder: Path, *, forwarder: Forwarder | None = None) -> AsyncIterator[Scene]:
     """A server that runs, and has no certificate yet."""
     front = create_authority(folder, name="front-ca")
     clock = FakeClock(start=START)
@@ -143,6 +168,7 @@ async def staged(folder: Path) -> AsyncIterator[Scene]:
         files=TlsFiles.of(folder),
         desk=desk,
         access=api,
+        forwarder=forwarder,
         readiness=readiness,
         metrics=WakingMetrics(registry),
         clock=clock,
@@ -172,10 +198,7 @@ async def staged(folder: Path) -> AsyncIterator[Scene]:
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     """A server that serves."""
     async with staged(tmp_path) as made:
-        made.renew("first")
-        await until(lambda: made.clock.sleeper_count, what="it looks for its certificate")
-        await made.later(RETRY_S)
-        await until(lambda: made.detail.startswith("serving"), what="it serves")
+        await made.begin()
         yield made
 
 
@@ -285,6 +308,41 @@ async def test_a_front_proxy_of_another_authority_replaces_the_one_before(scene:
         await scene.later(CHECK_INTERVAL_S)
         assert (await scene.ask(client, DEPTH, tls=old))[0] == 401
     assert (await scene.get(DEPTH, tls=scene.client(certificate="front", authority=renewed)))[0] == 200
+
+
+async def test_what_is_not_ours_is_asked_elsewhere(tmp_path: Path) -> None:
+    """As ourselves, and only once whoever asks may read it; what comes back from there is not sent there again."""
+    elsewhere = {"kind": "ExternalMetricValueList", "items": [{"metricName": "other", "value": "4"}]}
+    asked: list[tuple[str, str | None]] = []
+    status = 200
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append((str(request.rel_url), request.headers.get("Authorization")))
+        return web.json_response(elsewhere, status=status)
+
+    async def ourselves() -> str:
+        return "Bearer ours"
+
+    other = f"{ROOT}/namespaces/team-a/other?labelSelector=a%3Db"
+    async with (
+        answering(handler) as url,
+        Forwarder(url=url, ca_file=None, authorization=ourselves) as forwarder,
+        staged(tmp_path, forwarder=forwarder) as scene,
+    ):
+        await scene.begin()
+        assert (await scene.get(other))[0] == 403
+        assert asked == []
+        scene.api.allowed.add(("hpa", "team-a", "other"))
+        scene.clock.advance(DENIED_S)
+        assert await scene.get(other) == (200, elsewhere)
+        assert asked == [(other, "Bearer ours")]
+        assert (await scene.get(DEPTH))[1]["items"][0]["value"] == "3"
+        assert (await scene.get(other, headers={**HPA, MARK: "true"}))[0] == 404
+        status = 403
+        refused = await scene.get(other)
+        assert (refused[0], len(asked)) == (503, 2)
+        assert "answered with status 403" in refused[1]["message"]
+        assert scene.results == {"answered": 1, "forwarded": 1, "forbidden": 1, "not_found": 1, "unavailable": 1}
 
 
 async def test_what_is_missing_at_the_start_is_said(tmp_path: Path) -> None:
