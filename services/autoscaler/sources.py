@@ -11,6 +11,7 @@ from services.autoscaler.ports import Queues, SourceFailed
 from services.core.metric_readings import NEVER_READ, Known, MetricKey, Reading, SourceState, Unknown, reading_of
 from services.core.metric_sources import MetricSource, SourceSpec
 from services.runtime.clock import Clock
+from services.runtime.stopping import end_if_cancelled
 
 AFTER_HINT_S = (0.02, 0.08, 0.2)
 """Pauses between readings after a hint while they find nothing: a message is told of before it is stored.
@@ -69,6 +70,7 @@ class SourceWatch:
         while True:
             began_s = self.clock.monotonic()
             reading = await self._read()
+            end_if_cancelled()
             has_work = isinstance(reading, Known) and reading.value > 0
             if has_work and self.signal_s is None:
                 self.signal_s = began_s
@@ -121,7 +123,9 @@ class SourceWatch:
             await self._until(is_asleep=True)
             async for attempt in patient:
                 with attempt:
+                    end_if_cancelled()
                     async with self.queues.listening(self.source, hint=self._hint) as has_hints:
+                        end_if_cancelled()
                         self._must_poll = not has_hints
                         # Something may have come before anybody listened.
                         self._hinted.set()

@@ -25,6 +25,7 @@ from services.core.reasons import Reason
 from services.core.scaling import Autoscaler, Held, Refused, Sources, TargetRef, Verdict, Woken, decide, must_disarm
 from services.runtime.clock import Clock
 from services.runtime.log import get
+from services.runtime.stopping import end_if_cancelled
 
 _log = get("autoscaler.waking")
 
@@ -168,6 +169,7 @@ class Waker:
 
     async def _serve(self, entry: _Entry) -> None:
         while True:
+            end_if_cancelled()
             await entry.nudge.wait()
             patient = AsyncRetrying(
                 wait=wait_random_exponential(multiplier=0.1, max=5),

@@ -17,7 +17,7 @@ from services.contracts.streams import (
     Stream,
 )
 from services.contracts.subjects import CLUSTER, DEAD_LETTERS, PLACEMENT, SCALING, TRANSACTIONS_BUCKET
-from services.core.policy import MetricSource
+from services.core.metric_sources import MetricSource
 from services.runtime.leader_key import LEADERS_STREAM, leader_subject
 from services.runtime.nats_connection import inbox_of
 
@@ -133,9 +133,10 @@ def _looking_up(streams: Iterable[str]) -> Iterator[str]:
 
 
 def _measuring(sources: Iterable[MetricSource]) -> Iterator[str]:
-    for source in sources:
-        yield f"{_API}.CONSUMER.INFO.{source.jetstream.stream}.{source.jetstream.consumer}"
-        yield f"{_API}.STREAM.INFO.{source.jetstream.stream}"
+    # Other kinds of sources are not on the bus.
+    for queue in (source.jetstream for source in sources if source.jetstream is not None):
+        yield f"{_API}.CONSUMER.INFO.{queue.stream}.{queue.consumer}"
+        yield f"{_API}.STREAM.INFO.{queue.stream}"
 
 
 def _unique(subjects: Iterable[str]) -> tuple[str, ...]:

@@ -24,6 +24,16 @@ async def unless_stopped(work: Coroutine[Any, Any, T], *, stopping: asyncio.Even
             await asyncio.wait({working}, timeout=CANCEL_AGAIN_S)
 
 
+def end_if_cancelled() -> None:
+    """Raise CancelledError where this task was asked to end, and a wait inside a library swallowed that.
+
+    For loops of tasks that are cancelled only once, as those of a TaskGroup are.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel until all have ended: before Python 3.12, a wait inside a library may swallow a cancellation."""
     left = {task for task in tasks if not task.done()}

@@ -18,7 +18,7 @@ class JetStreamDeliveries:
     def last_delivered(self, key: MetricKey) -> int | None:
         """Return the count as of the last reading, which is the one that asked for the wake."""
         source = self._sources.get(key)
-        return None if source is None else self._queues.last_delivered(source)
+        return None if source is None or self._queues is None else self._queues.last_delivered(source)
 
     async def delivered(self, key: MetricKey) -> int | None:
         """Return the count of a metric's consumer. Raises SourceFailed."""

@@ -20,6 +20,7 @@ from services.contracts.pb.externalscaler.v1 import external_scaler_pb2 as pb
 from services.core.metric_readings import Sample
 from services.core.metric_sources import ExternalScalerSource, SourceSpec
 from services.runtime.clock import Clock
+from services.runtime.stopping import cancelled
 
 SERVICE = "externalscaler.ExternalScaler"
 REQUEST_TIMEOUT_S = 5.0
@@ -76,8 +77,7 @@ class ExternalScalers:
         try:
             yield False
         finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+            await cancelled([listener])
 
     async def _listen(self, source: ExternalScalerSource, *, hint: Callable[[], None]) -> None:
         """Hint whenever the scaler says that there is work; end where it has no push."""
