@@ -18,6 +18,7 @@ from services.binder.adapters.kube_status import KubeStatus
 from services.binder.adapters.kube_taints import KubeTaintRules
 from services.binder.binding import PodWriter
 from services.binder.claiming import ClaimWriter
+from services.binder.evicting import Evictor
 from services.binder.examining import Examiner
 from services.binder.following import CLUSTER_CONDITION, Follower
 from services.binder.healing import ClaimHealer
@@ -298,6 +299,14 @@ class _Service:
                 self._through.claims(KubeClaims(self._calls)),
                 pods=pods,
                 policy=self._policy,
+                metrics=metrics,
+                clock=runtime.clock,
+                workers=self._settings.bind_concurrency,
+            ),
+            evictor=Evictor(
+                pods,
+                world=self._world,
+                follower=self._follower,
                 metrics=metrics,
                 clock=runtime.clock,
                 workers=self._settings.bind_concurrency,

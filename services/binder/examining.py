@@ -82,6 +82,7 @@ class Examiner:
                 promised=promised,
                 placed=placed,
                 claims=self._world.claims_of(state.id),
+                leaving=[one.uid for one in state.proposal.victims],
             ),
             beside=placed_beside(cluster, gang=state.gang, members=state.members),
             allows_delete=allows_delete(cluster, gang=state.gang),

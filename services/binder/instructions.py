@@ -10,6 +10,7 @@ from opentelemetry.trace import Tracer
 
 from services.binder.binding import PodWriter, Tell
 from services.binder.claiming import ClaimWriter
+from services.binder.evicting import Evictor
 from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.metrics import BinderMetrics
@@ -28,6 +29,7 @@ from services.core.transaction_values import (
     Answer,
     Bind,
     Event,
+    Evict,
     Examine,
     Fence,
     Fenced,
@@ -65,6 +67,7 @@ class Tools:
     examiner: Examiner
     writer: PodWriter
     claims: ClaimWriter
+    evictor: Evictor
     publisher: Publisher
     journal: Journal
     objector: Objector
@@ -105,8 +108,8 @@ class Hand:
                 self._note_permission(answers)
                 answers = {uid: self._judged(answer, state, uid=uid) for uid, answer in answers.items()}
                 return Probed(answers=answers) if isinstance(instruction, Probe) else Written(answers=answers)
-            case Allocate() | Prepare() | Free():
-                return await self._write_claims(instruction, state=state)
+            case Evict() | Allocate() | Prepare() | Free():
+                return await self._make_ready(instruction, state=state)
             case Fence(targets=targets):
                 return Fenced(
                     readings=await writer.fence(namespace, transaction=state.id, targets=targets, tell=self._tell)
@@ -127,9 +130,12 @@ class Hand:
             case _:
                 assert_never(instruction)
 
-    async def _write_claims(self, instruction: Allocate | Prepare | Free, *, state: TransactionState) -> Event:
+    async def _make_ready(self, instruction: Evict | Allocate | Prepare | Free, *, state: TransactionState) -> Event:
+        """Make, or give up, what the members need beside their nodes: places of others, and devices."""
         claims = self._tools.claims
         match instruction:
+            case Evict():
+                return await self._tools.evictor.evict(instruction, tell=self._tell)
             case Allocate():
                 return await claims.allocate(instruction, gang=state.gang, transaction=state.id, tell=self._tell)
             case Prepare():

@@ -137,9 +137,7 @@ class BinderMetrics:
             buckets=_PHASES_S,
             registry=registry,
         )
-        self.undos = Counter(
-            "phalanx_transaction_undos", "Transactions that began to take back what they had bound", registry=registry
-        )
+        self.undos = Counter("phalanx_transaction_undos", "Transactions that began an undo", registry=registry)
         self.open = Gauge("phalanx_transactions_open", "Transactions in hand", registry=registry)
         self.duration = Histogram(
             "phalanx_transaction_duration_seconds",
@@ -148,12 +146,13 @@ class BinderMetrics:
             buckets=_DURATIONS_S,
             registry=registry,
         )
-        self.bindings = Counter(
-            "phalanx_bindings", "Definite answers to bindings, by outcome", ["outcome"], registry=registry
-        )
+        self.bindings = Counter("phalanx_bindings", "Definite answers to bindings", ["outcome"], registry=registry)
         self.repairs = Counter("phalanx_transaction_repairs", "Rounds asked for as members failed", registry=registry)
         self.sharing = SharingMetrics(registry)
         self.claims = ClaimMetrics(registry)
+        self.victims = Counter(
+            "phalanx_victims", "Pods that were to make room, by outcome", ["outcome"], registry=registry
+        )
         self.undone = Counter("phalanx_members_undone", "Bound pods that were deleted by an undo", registry=registry)
         self.latency = Histogram(
             "phalanx_kubernetes_request_duration_seconds",
@@ -163,10 +162,7 @@ class BinderMetrics:
             registry=registry,
         )
         self.reports = Counter(
-            "phalanx_reports",
-            "Conditions and events written for people, by kind and outcome",
-            ["kind", "outcome"],
-            registry=registry,
+            "phalanx_reports", "Conditions and events written for people", ["kind", "outcome"], registry=registry
         )
         self.revision = Gauge(
             "phalanx_binder_revision", "Sequence of the cluster stream up to which it is folded", registry=registry

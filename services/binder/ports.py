@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from services.core.decisions import Victim
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
 from services.core.transaction_state import TransactionState
@@ -43,6 +44,9 @@ class PodApi(Protocol):
 
     async def delete(self, namespace: str, *, target: Target) -> ApiAnswer:
         """Delete the pod in this version, with its own grace period."""
+
+    async def evict(self, victim: Victim, *, is_dry_run: bool) -> ApiAnswer:
+        """Evict a pod, on the condition that it is the same pod and that its disruption budgets allow it."""
 
 
 class ClaimApi(Protocol):

@@ -16,7 +16,7 @@ from services.binder.following import Follower
 from services.binder.metrics import BinderMetrics
 from services.binder.ports import NoAnswer, StatusApi
 from services.binder.world import World
-from services.core.decisions import Decision
+from services.core.decisions import Decision, Victim
 from services.core.membership import reference_to
 from services.core.objects import GangId, kind_of, namespace_of
 from services.core.transaction_answers import ApiAnswer, Meaning, meaning_of
@@ -161,7 +161,10 @@ class Reporter:
             await self._show_on_group(last, group, namespace=namespace)
         for report in reports:
             for about in self._subjects(last.gang, group=group):
-                await self._tell(report, namespace=namespace, about=about)
+                await self._tell(report, report.event, about=about)
+            if report.of_victims is not None:
+                for victim in report.victims:
+                    await self._tell(report, report.of_victims, about=_pod_reference(victim))
 
     async def _show_on_members(self, report: Report, wanted: ConditionWrite, *, namespace: str) -> None:
         gang = self._world.cluster.gang(report.gang)
@@ -232,8 +235,8 @@ class Reporter:
             subjects.insert(0, {**about, "name": metadata.name, "uid": metadata.uid})
         return subjects
 
-    async def _tell(self, report: Report, *, namespace: str, about: dict[str, str]) -> None:
-        note = report.event
+    async def _tell(self, report: Report, note: EventNote, *, about: dict[str, str]) -> None:
+        namespace = about["namespace"]
         name = event_name(note, about=about["name"], uid=about["uid"])
         moment = _timestamp(report.decided_at)
         answer = await self._api.create_event(
@@ -260,6 +263,16 @@ class Reporter:
 
     def _now(self) -> str:
         return _timestamp(self._clock.now())
+
+
+def _pod_reference(victim: Victim) -> dict[str, str]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": victim.namespace,
+        "name": victim.pod,
+        "uid": victim.uid,
+    }
 
 
 def _conditions(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

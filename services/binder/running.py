@@ -19,11 +19,12 @@ from services.core.reasons import Reason
 from services.core.transaction import Result, begin, due, handle
 from services.core.transaction_check import allows_delete, lost_members, placed_beside
 from services.core.transaction_resume import is_behind, resume
-from services.core.transaction_state import Step, TransactionState
+from services.core.transaction_state import LONG_WAITS, Step, TransactionState
 from services.core.transaction_values import (
     Allocate,
     Bind,
     Event,
+    Evict,
     Examine,
     Fence,
     Followed,
@@ -44,6 +45,7 @@ _SPANS: dict[type, str] = {
     Examine: telemetry.SPAN_TRANSACTION_CHECK,
     Probe: telemetry.SPAN_TRANSACTION_DRY_RUN,
     Allocate: telemetry.SPAN_TRANSACTION_CLAIMS,
+    Evict: telemetry.SPAN_TRANSACTION_EVICT,
     Prepare: telemetry.SPAN_TRANSACTION_PREPARE,
     Bind: telemetry.SPAN_TRANSACTION_BIND,
     Fence: telemetry.SPAN_TRANSACTION_REPAIR,
@@ -52,8 +54,8 @@ _SPANS: dict[type, str] = {
 }
 
 
-_INTERRUPTIBLE = frozenset({Step.EXAMINING, Step.PROBING, Step.PREPARING, Step.WAITING})
-"""Steps that write nothing: a successor does them again."""
+_INTERRUPTIBLE = frozenset({Step.EXAMINING, Step.PROBING, Step.EVICTING, Step.PREPARING, Step.WAITING})
+"""Steps that write nothing, or nothing that could not be written again: a successor does them again."""
 
 
 class Run:
@@ -133,8 +135,8 @@ class Run:
         try:
             while state.step is not Step.OVER:
                 times.observe(state)
-                if instructions and isinstance(instructions[0], Prepare):
-                    # It writes nothing and may take minutes.
+                if instructions and isinstance(instructions[0], Prepare | Evict):
+                    # It may take minutes, and hardly writes anything.
                     self._place.leave()
                 elif instructions:
                     await self._take_place()
@@ -223,7 +225,7 @@ class Run:
         nothing is outstanding, and once before the answer to an instruction is taken.
         """
         effect = self._effect
-        is_idle = effect is None or effect.done() or state.step is Step.PREPARING
+        is_idle = effect is None or effect.done() or state.step in LONG_WAITS
         if self._is_gang_changed and is_idle:
             self._is_gang_changed = False
             followed = self._followed(state)

@@ -17,6 +17,7 @@ from services.contracts.manifest_files import Manifests, UnreadableManifest, rea
 from services.contracts.pb.placement.v1 import placement_service_pb2 as pb
 from services.contracts.policy_file import read_policy
 from services.core.cluster import Cluster
+from services.core.kin import kin_in
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import KubernetesObject, Pod
 from services.core.plan import gangs_of, imagine
@@ -150,7 +151,7 @@ def _topology_of(config: Path | None) -> TopologyPolicy:
 def _plan_files(given: GivenFiles, *, topology: TopologyPolicy, takes_all_schedulers: bool) -> pb.PlanResponse:
     cluster = Cluster(trusts_unseen=True)
     imagine(cluster, given.objects, takes_all_schedulers=takes_all_schedulers)
-    plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory, topology=topology)
+    plans = solve_plan(gangs_of(cluster), inventory=cluster.inventory, topology=topology, kin_of=kin_in(cluster))
     return plan_response(PlanAnswer(plans=plans, revision=0, skipped=given.skipped))
 
 
@@ -160,11 +161,12 @@ def _print(answer: pb.PlanResponse, *, target: str | None) -> None:
         table.add_column(name)
     for name, one in sorted(answer.groups.items()):
         counts: dict[str, int] = {}
-        for node in one.bound.values():
+        for node in (one.bound or one.nominate).values():
             counts[node] = counts.get(node, 0) + 1
         where = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
         devices = sum(len(results) for results in one.devices.values())
         where += f", with {devices} device{'s' if devices > 1 else ''}" if devices else ""
+        where += f", once evicted: {', '.join(one.evict)}" if one.evict else ""
         why = "; ".join(reason.message for reason in one.reasons)
         table.add_row(name, one.outcome, escape(where or why or NOTHING_NEW))
     console = Console()

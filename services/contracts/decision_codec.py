@@ -237,6 +237,17 @@ def encode_proposed(event: core.Proposed) -> pb.Proposed:
         warnings=encode_reasons(event.warnings),
         reopened=event.is_reopened,
         claims=encode_allocations(event.claims),
+        victims=[
+            pb.Victim(
+                namespace=one.namespace,
+                pod=one.pod,
+                uid=one.uid,
+                node=one.node,
+                priority=one.priority,
+                gang=one.gang,
+            )
+            for one in event.victims
+        ],
     )
 
 
@@ -254,6 +265,17 @@ def decode_proposed(message: pb.Proposed) -> core.Proposed:
         warnings=decode_reasons(message.warnings),
         is_reopened=message.reopened,
         claims=decode_allocations(message.claims),
+        victims=tuple(
+            core.Victim(
+                namespace=one.namespace,
+                pod=one.pod,
+                uid=Uid(one.uid),
+                node=NodeName(one.node),
+                priority=one.priority,
+                gang=GangId(one.gang),
+            )
+            for one in message.victims
+        ),
     )
 
 

@@ -48,7 +48,7 @@ def transaction_message(state: TransactionState, *, epoch: int = 0) -> pb.Transa
         gang=state.gang,
         phase=_PHASES[state.phase],  # type: ignore[arg-type]  # stubs call it int
         started_at=to_timestamp(state.started_at),
-        deadline=to_timestamp(state.until or state.prepare_until or state.proposal.deadline),
+        deadline=to_timestamp(state.until or state.prepare_until or state.evict_until or state.proposal.deadline),
         min_count=state.min_count,
         round=state.round_handled,
         members=[_encode_member(one) for one in state.members.values()],
@@ -67,6 +67,7 @@ def transaction_message(state: TransactionState, *, epoch: int = 0) -> pb.Transa
         epoch=epoch,
         claims=[_encode_claim(one) for one in state.claims.values()],
         prepare_until=None if state.prepare_until is None else to_timestamp(state.prepare_until),
+        evict_until=None if state.evict_until is None else to_timestamp(state.evict_until),
     )
     message.proposal.ClearField("assignments")
     message.proposal.ClearField("claims")
@@ -121,6 +122,7 @@ def _decode(message: pb.Transaction, *, step: Step) -> TransactionState:
         end_reasons=decode_reasons(message.end_reasons),
         claims={claim_key(one.allocation.ref): one for one in map(_decode_claim, message.claims)},
         prepare_until=from_timestamp(message.prepare_until) if message.HasField("prepare_until") else None,
+        evict_until=from_timestamp(message.evict_until) if message.HasField("evict_until") else None,
     )
 
 

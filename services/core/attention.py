@@ -41,6 +41,8 @@ class DecisionPolicy:
     rejection_memory: timedelta = timedelta(minutes=5)
     #: Levels that gangs may ask to be together in.
     topology: TopologyPolicy = field(default_factory=TopologyPolicy)
+    #: Pods of lower priority are evicted where a gang has no place otherwise.
+    preempts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

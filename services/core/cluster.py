@@ -133,11 +133,11 @@ class Cluster:
 
     def gang_ids(self) -> frozenset[GangId]:
         """Return the gangs that we place."""
-        return frozenset(gang for gang in self._grouping.gangs() if is_ours(self._members(gang)))
+        return frozenset(gang for gang in self._grouping.gangs() if is_ours(self.members(gang)))
 
     def gang(self, gang: GangId, *, is_crowd: bool = False) -> Gang | None:
         """Return a gang as it stands, a crowd as its first pod that waits; None where no pod is of our scheduler."""
-        pods = [self._pods[min(self._grouping.waiting(gang))]] if is_crowd else self._members(gang)
+        pods = [self._pods[min(self._grouping.waiting(gang))]] if is_crowd else self.members(gang)
         if not is_ours(pods):
             return None
         first = self._grouping.membership(pods[0])
@@ -151,6 +151,10 @@ class Cluster:
         """Return how many pods wait under the name of a gang where they are too many to be looked at, else 0."""
         count = len(self._grouping.waiting(gang))
         return count if count > MAX_WAITING else 0
+
+    def members(self, gang: GangId) -> list[Pod]:
+        """Return the pods of a gang, whoever places them."""
+        return [self._pods[key] for key in self._grouping.members(gang)]
 
     def imagined(self) -> "Cluster":
         """Return a cluster with these nodes and groups and without these pods, in which anything may be imagined.
@@ -196,9 +200,6 @@ class Cluster:
     def _owner_elsewhere(self, key: SourceKey) -> Source | None:
         found = self.find_elsewhere(key)
         return None if isinstance(found, PodGroup) else found
-
-    def _members(self, gang: GangId) -> list[Pod]:
-        return [self._pods[key] for key in self._grouping.members(gang)]
 
     def _apply_node(self, node: Node) -> Effects:
         name = NodeName(node.metadata.name)

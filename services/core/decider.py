@@ -8,6 +8,7 @@ Decisions take effect here when they are made; `reject` takes one back that coul
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, transaction_id
 from services.core.cluster import Cluster
@@ -24,6 +25,7 @@ from services.core.degraded import release, stand_ins
 from services.core.effects import Promise
 from services.core.gangs import Gang
 from services.core.holding import hold, recall, still_there
+from services.core.kin import kin_in
 from services.core.ledger import Ledger, OpenTransaction
 from services.core.mending import Mending
 from services.core.objects import Applied, ClusterChange, GangId, NodeName, Pod, TransactionId, Uid
@@ -228,8 +230,7 @@ class Decider:
     def _tell_backoff(self, gang_id: GangId, *, now: datetime) -> list[Outcome]:
         """Say of a gang whose transactions failed when it is tried again."""
         record = self._records[gang_id]
-        is_busy = self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now)
-        if record.retry_at is None or record.retry_at <= now or is_busy:
+        if record.retry_at is None or record.retry_at <= now or self._is_busy(gang_id, now=now):
             return []
         gang, why = self.cluster.gang(gang_id), backing_off(record, last=self.ledger.last(gang_id))
         return [] if gang is None or not gang.open else self._wait(gang, (why,), placeable=0, now=now)
@@ -241,9 +242,12 @@ class Decider:
         gang = None if record.has_answer(reasons, existing=crowd) else self.cluster.gang(gang_id, is_crowd=True)
         return [] if gang is None else self._wait(gang, reasons, placeable=0, existing=crowd, now=now)
 
+    def _is_busy(self, gang_id: GangId, *, now: datetime) -> bool:
+        return self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now)
+
     def _triable(self, gang_id: GangId, *, now: datetime) -> Gang | None:
         """Return a gang that has to be tried now, or None."""
-        if self.ledger.of_gang(gang_id) is not None or self.mending.is_ahead(gang_id, now=now):
+        if self._is_busy(gang_id, now=now):
             return None
         record, gang = self._records[gang_id], self.cluster.gang(gang_id)
         if gang is not None and is_unseen(self.cluster, gang):
@@ -262,7 +266,8 @@ class Decider:
         record.first_at = None
         snapshot = self.cluster.snapshot(gang.open)
         excluded = self.rejections.excluded(gang.open)
-        match try_gang(gang, snapshot, excluded_nodes=excluded, topology=self.policy.topology):
+        kin_of = kin_in(self.cluster, is_busy=partial(self._is_busy, now=now)) if self.policy.preempts else None
+        match try_gang(gang, snapshot, excluded_nodes=excluded, topology=self.policy.topology, kin_of=kin_of):
             case Placement() as placement:
                 event = proposal_of(gang, placement, cluster=self.cluster, policy=self.policy, now=now)
                 return [self._propose(gang.id, self._transaction_id(gang.id, now), event, now=now)]
@@ -288,10 +293,8 @@ class Decider:
     def _mend(self, now: datetime, *, held: list[Promise]) -> list[Outcome]:
         """Place what is missing of degraded gangs, or hold what could be had of it, and tell what there is to tell."""
         found = self.mending.look(self.cluster, self.ledger, now=now)
-        outcomes = [self._tell(gang, event, now=now) for gang, event in found.over]
-        for gang in found.degraded:
-            outcomes += self._mend_one(gang, now=now, held=held)
-        return outcomes
+        told = [self._tell(gang, event, now=now) for gang, event in found.over]
+        return [*told, *(one for gang in found.degraded for one in self._mend_one(gang, now=now, held=held))]
 
     def _mend_one(self, gang: Gang, *, now: datetime, held: list[Promise]) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -320,8 +323,7 @@ class Decider:
     def _tell(self, gang: GangId, event: Degraded, *, now: datetime) -> Outcome:
         decision = Decision(gang=gang, event=event, decided_at=now, epoch=self.policy.epoch)
         self.ledger.apply(decision)
-        record = self._records.get(gang)
-        return Outcome(decision=decision, cause="" if record is None else record.cause)
+        return Outcome(decision=decision, cause=self._records.get(gang, GangRecord()).cause)
 
     def _transaction_id(self, gang: GangId, now: datetime) -> TransactionId:
         self._serial += 1
@@ -367,8 +369,7 @@ class Decider:
 
     def _settle_end(self, decision: Decision, transaction: OpenTransaction | None, *, at: datetime) -> None:
         """Drop what an ended transaction still holds, and let its gang be tried again."""
-        # Bound members are seen in the cluster stream, and only there their promise ends: a message alone could come
-        # before it, and the node would look free for a moment. The proposal itself may be one that was never read.
+        # A bound member's promise ends where the cluster stream shows it; the proposal may be one that was never read.
         written = written_members(decision.event)
         self._roomier |= hold(self.cluster, decision.gang, members=written, transaction=decision.transaction)
         if transaction is None:

@@ -36,6 +36,26 @@ class OpenMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A pod of lower priority that has to go before members are bound, because they get its place.
+
+    `gang` is set where it goes with all of its gang, which would have too few members without it.
+    """
+
+    namespace: str
+    pod: str
+    uid: Uid
+    node: NodeName
+    priority: int = 0
+    gang: GangId = GangId("")
+
+    @property
+    def key(self) -> Uid:
+        """What tells it from other victims."""
+        return self.uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
     """A whole placement. `revision` is the cluster stream's sequence that it rests on; `round` 0 is the first."""
 
@@ -54,6 +74,8 @@ class Proposed:
     is_reopened: bool = False
     #: The devices of the members' claims, allocated before anybody is bound.
     claims: tuple[ClaimAllocation, ...] = ()
+    #: Pods that are evicted first.
+    victims: tuple[Victim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,7 @@ def assemble(
         id=gang,
         namespace=namespace_of(gang),
         min_count=size.needed,
-        priority=group.priority if group is not None else max((pod.priority for pod in ordered), default=0),
+        priority=_priority(group, pods=ordered),
         created_at=_created_at(declaration, pods=(*ordered, *unverified)),
         is_declared=declaration is not None or bool(trusted) or gang.startswith(_UNDECLARED),
         group=group,
@@ -250,3 +250,10 @@ _Place = tuple[Uid, str]
 def _place_of(pod: Pod) -> _Place | None:
     controller = next((owner.uid for owner in pod.metadata.owners if owner.is_controller), None)
     return None if controller is None else (controller, pod.metadata.labels.get(COMPLETION_INDEX_LABEL, ""))
+
+
+def _priority(group: PodGroup | None, *, pods: Iterable[Pod]) -> int:
+    """Return the group's priority; its pods' where it states none, as where the API server does not know that field."""
+    if group is not None and (group.priority or group.priority_class):
+        return group.priority
+    return max((pod.priority for pod in pods), default=0)

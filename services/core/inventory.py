@@ -132,6 +132,16 @@ class Snapshot:
                 roomier.free[row, self.columns[resource]] -= min(amount, MAX_AMOUNT)
         return roomier, len(lower)
 
+    def without(self, uids: frozenset[Uid]) -> "Snapshot":
+        """Return the snapshot as it were without these occupants."""
+        roomier = replace(self, free=self.free.copy(), ignored=self.ignored | uids, placed=dict(self.placed))
+        for uid in uids - self.ignored:
+            one = self.occupants.get(uid)
+            row = None if one is None else self.rows.get(one.node)
+            for resource, amount in one.pod.requests.items() if one is not None and row is not None else ():
+                roomier.free[row, self.columns[resource]] += min(amount, MAX_AMOUNT)
+        return roomier
+
     def verdicts_for(self, constraints: Constraints) -> Verdicts:
         """Return the verdict of every node, also for constraints for which the snapshot was not made."""
         known = self.verdicts.get(constraints)
@@ -328,7 +338,7 @@ class Inventory:
 
     def _follow(self, one: Occupant, *, sign: int) -> None:
         row = self._rows.get(one.node)
-        if row is not None:
+        if row is not None and one.pod.node:
             self.preemptible.add(
                 row, requests=one.pod.requests, columns=self._columns, priority=one.pod.priority, sign=sign
             )

@@ -42,7 +42,9 @@ class Occupants:
         uid = pod.metadata.uid
         self._all[uid] = one
         self._by_namespace.setdefault(pod.metadata.namespace, {})[uid] = one
-        self._by_priority.setdefault(pod.priority, {})[uid] = one
+        if pod.node:
+            # Of a pod that is only promised a node nothing can be evicted.
+            self._by_priority.setdefault(pod.priority, {})[uid] = one
         rules = pod.rules
         if rules.anti_affinity or rules.host_ports or rules.disks or rules.claims:
             self._with_rules[uid] = one
@@ -56,7 +58,8 @@ class Occupants:
             return None
         self._with_rules.pop(uid, None)
         _take_out(self._by_namespace, one.pod.metadata.namespace, uid)
-        _take_out(self._by_priority, one.pod.priority, uid)
+        if one.pod.node:
+            _take_out(self._by_priority, one.pod.priority, uid)
         if one.pod.rules.anti_affinity:
             _take_out(self._apart, one.pod.rules.anti_affinity, uid)
         return one
@@ -74,10 +77,14 @@ class Occupants:
         return iter(self._by_namespace.get(namespace, {}).values())
 
     def below(self, priority: int) -> Iterator[Occupant]:
-        """Return the occupants of lower priority."""
+        """Return the occupants of lower priority that are bound to their node."""
         for known, pods in self._by_priority.items():
             if known < priority:
                 yield from pods.values()
+
+    def priorities_below(self, priority: int) -> tuple[int, ...]:
+        """Return the priorities of occupants that are lower, the lowest first."""
+        return tuple(sorted(known for known in self._by_priority if known < priority))
 
     def uids_below(self, priority: int) -> frozenset[Uid]:
         """Return the uids of the occupants of lower priority."""

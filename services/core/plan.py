@@ -8,6 +8,7 @@ from services.core.allocations import ClaimAllocation, DeviceResult
 from services.core.cluster import Cluster
 from services.core.gangs import Gang
 from services.core.inventory import Inventory
+from services.core.kin import KinOf
 from services.core.names import SCHEDULER_NAME
 from services.core.objects import Applied, DeviceObject, GangId, KubernetesObject, Node, NodeName, Pod, Uid
 from services.core.policy import TopologyPolicy
@@ -44,11 +45,14 @@ class GangPlan:
     """What would become of one gang. `bound` is node by pod name, of the members that would be placed.
 
     `devices` are those that claims would get, by the claim's name, or by pod and entry where it has none yet.
+    Where pods of lower priority have to `evict` first, as `<namespace>/<name>`, the members are in `nominate` instead.
     """
 
     outcome: PlanOutcome
     bound: Mapping[str, NodeName] = field(default_factory=dict)
     devices: Mapping[str, tuple[DeviceResult, ...]] = field(default_factory=dict)
+    nominate: Mapping[str, NodeName] = field(default_factory=dict)
+    evict: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
 
 
@@ -104,9 +108,16 @@ def devices_by_claim(
 
 
 def plan(
-    gangs: Iterable[Gang], *, inventory: Inventory, topology: TopologyPolicy | None = None
+    gangs: Iterable[Gang],
+    *,
+    inventory: Inventory,
+    topology: TopologyPolicy | None = None,
+    kin_of: KinOf | None = None,
 ) -> dict[GangId, GangPlan]:
-    """Place gangs in queue order, each beside those before it. A gang that cannot be placed takes nothing."""
+    """Place gangs in queue order, each beside those before it. A gang that cannot be placed takes nothing.
+
+    Where `kin_of` says who goes with whom, pods of lower priority make room.
+    """
     ordered = sorted(gangs, key=lambda gang: gang.order)
     snapshot = inventory.snapshot(pod for gang in ordered for pod in gang.open)
     plans: dict[GangId, GangPlan] = {}
@@ -115,13 +126,15 @@ def plan(
         if not gang.open and gang.existing >= gang.min_count:
             plans[gang.id] = GangPlan(outcome=PlanOutcome.PLACED, reasons=notes)
             continue
-        answer = try_gang(gang, snapshot, topology=topology)
+        answer = try_gang(gang, snapshot, topology=topology, kin_of=kin_of)
         if isinstance(answer, Placement):
             names = {pod.metadata.uid: pod.metadata.name for pod in gang.open}
-            bound = {names[uid]: node for uid, node in answer.nodes.items()}
+            nodes = dict(sorted((names[uid], node) for uid, node in answer.nodes.items()))
             plans[gang.id] = GangPlan(
                 outcome=PlanOutcome.PLACED,
-                bound=dict(sorted(bound.items())),
+                bound={} if answer.victims else nodes,
+                nominate=nodes if answer.victims else {},
+                evict=tuple(f"{one.namespace}/{one.pod}" for one in answer.victims),
                 devices=devices_by_claim(answer.claims, names=names),
                 reasons=notes,
             )

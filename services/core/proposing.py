@@ -25,6 +25,7 @@ def proposal_of(
         repair_window=repair_window(gang, default=policy.repair_window),
         warnings=undo_warnings(gang, job_of=cluster.job),
         claims=placement.claims,
+        victims=placement.victims,
     )
 
 

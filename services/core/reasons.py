@@ -81,6 +81,7 @@ class ReasonCode(StrEnum):
     CLAIM_NOT_SUPPORTED = "ClaimNotSupported"
     PREEMPTION_WOULD_HELP = "PreemptionWouldHelp"
     PREEMPTION_NOT_ENOUGH = "PreemptionNotEnough"
+    VICTIM_STAYS = "VictimStays"
     METRIC_UNKNOWN = "MetricUnknown"
     TARGET_SHARED = "TargetShared"
     TARGET_NOT_FOUND = "TargetNotFound"

@@ -16,6 +16,7 @@ from itertools import groupby
 import numpy as np
 
 from services.core.allocations import ClaimAllocation
+from services.core.decisions import Victim
 from services.core.inventory import Snapshot
 from services.core.judgements import NO_DOMAIN
 from services.core.node_rules import TEXT_OF_VERDICT, Verdict
@@ -49,6 +50,8 @@ class Placement:
 
     nodes: Mapping[Uid, NodeName]
     claims: tuple[ClaimAllocation, ...] = ()
+    #: Pods that have to go first.
+    victims: tuple[Victim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

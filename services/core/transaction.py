@@ -4,9 +4,8 @@ The shell (`services.binder.running`) carries out one instruction at a time and 
 is decided about a transaction is decided here, so that every interleaving of answers, deaths and time can be tested
 without a network. Moments are arguments; `due` says when time alone makes a difference.
 
-    examine -> probe -> claim -> prepare -> bind -> committed
-       |         |        |         |         |
-       v         v        v         v         v
+    examine -> probe -> evict -> claim -> prepare -> bind -> committed
+       v         v        v        v         v         v
     refused    repairing (free claims, wait for the next round) -> free claims -> undo -> rolled back
 """
 
@@ -18,6 +17,7 @@ from services.core.decisions import Committed, Proposed, Refused, Repairing, Rol
 from services.core.objects import GangId, TransactionId, Uid
 from services.core.reasons import Reason
 from services.core.transaction_claims import allocated, claiming, freed, freeing, prepared, preparing, proposed_claims
+from services.core.transaction_evicting import evicted, evicting
 from services.core.transaction_members import (
     Member,
     after_answer,
@@ -32,7 +32,7 @@ from services.core.transaction_reasons import deadline_exceeded, ending_reasons,
 from services.core.transaction_release import released
 from services.core.transaction_rounds import first_members, repairing_of, with_round
 from services.core.transaction_sharing import given_way, recheck
-from services.core.transaction_state import Step, TransactionState
+from services.core.transaction_state import LONG_WAITS, Step, TransactionState
 from services.core.transaction_values import (
     Allocate,
     Allocated,
@@ -40,6 +40,8 @@ from services.core.transaction_values import (
     Bind,
     ClaimVerdict,
     Event,
+    Evict,
+    Evicted,
     Examine,
     Examined,
     Fence,
@@ -67,7 +69,7 @@ from services.core.transaction_values import (
 KEPT_PATIENCE = timedelta(seconds=30)
 """Least time between two attempts to end a gang whose pods nobody would recreate."""
 
-_STEP_OF: Mapping[type, Step] = {Allocate: Step.CLAIMING, Prepare: Step.PREPARING}
+_STEP_OF: Mapping[type, Step] = {Evict: Step.EVICTING, Allocate: Step.CLAIMING, Prepare: Step.PREPARING}
 
 Result = tuple[TransactionState, tuple[Instruction, ...]]
 
@@ -122,8 +124,12 @@ def handle(  # noqa: C901, PLR0911, PLR0912 - one case per event
             return _examined(state, event, now=now)
         case Probed(answers=answers) if state.step is Step.PROBING:
             return _probed(state, answers, now=now)
-        case Allocated() if state.step is Step.CLAIMING:
-            return _allocated(state, event, now=now)
+        case Evicted() if state.step is Step.EVICTING:
+            state = evicted(state, event)
+            return _after_others(state, is_denied=event.is_untouched and state.attainable < state.min_count, now=now)
+        case Allocated(answers=given) if state.step is Step.CLAIMING:
+            is_denied = ClaimVerdict.FORBIDDEN in {one.verdict for one in given.values()}
+            return _after_others(allocated(state, event), is_denied=is_denied, now=now)
         case Prepared() if state.step is Step.PREPARING:
             return _advance(prepared(state, event), now=now)
         case Freed(keys=keys) if state.step is Step.FREEING:
@@ -204,8 +210,8 @@ def _advance(state: TransactionState, *, now: datetime) -> Result:
 
 def _write(state: TransactionState, promised: tuple[Member, ...], *, now: datetime) -> Result:
     """Go on towards the bindings of the promised members."""
-    # What was held up by devices that had to become ready was begun in time.
-    is_begun = state.written or any(one.is_ready for one in state.claims.values())
+    # What was held up by victims that had to go, or devices that had to become ready, was begun in time.
+    is_begun = state.written or state.evict_until is not None or any(one.is_ready for one in state.claims.values())
     if state.until is None and not is_begun and now >= state.proposal.deadline:
         return _refuse(state, (deadline_exceeded(state), *reasons_of(state.members.values())), now=now)
     if any(not one.is_examined for one in promised):
@@ -214,7 +220,7 @@ def _write(state: TransactionState, promised: tuple[Member, ...], *, now: dateti
     probes = state.untried(promised)
     if probes:
         return replace(state, step=Step.PROBING), (Probe(targets=tuple(target_of(one) for one in probes), until=until),)
-    for wait in (claiming(state, until=until), preparing(state, now=now)):
+    for wait in (evicting(state, now=now), claiming(state, until=until), preparing(state, now=now)):
         if wait is not None:
             changed, instruction = wait
             return replace(changed, step=_STEP_OF[type(instruction)]), (instruction,)
@@ -293,7 +299,7 @@ def end(state: TransactionState, *, now: datetime) -> Result:
 
 
 def _refuse(state: TransactionState, reasons: tuple[Reason, ...], *, now: datetime) -> Result:
-    """End a transaction that wrote nothing, as far as is known: fences may still find something."""
+    """End a transaction that wrote nothing, as far as is known."""
     return end(replace(state, end_reasons=reasons), now=now)
 
 
@@ -323,11 +329,9 @@ def _probed(state: TransactionState, answers: Mapping[Uid, Answer], *, now: date
     return _advance(state, now=now)
 
 
-def _allocated(state: TransactionState, event: Allocated, *, now: datetime) -> Result:
-    """Go on after claims were written. Without the right to write them nothing is asked of the placer."""
-    verdicts = {one.verdict for one in event.answers.values()}
-    state = allocated(state, event)
-    if ClaimVerdict.FORBIDDEN in verdicts and state.is_first_try:
+def _after_others(state: TransactionState, *, is_denied: bool, now: datetime) -> Result:
+    """Go on after evictions or claims. Where they were denied at once, nothing is asked of the placer."""
+    if is_denied and state.is_first_try:
         return _refuse(state, reasons_of(state.members.values()), now=now)
     return _advance(state, now=now)
 
@@ -348,9 +352,7 @@ def _reproposed(state: TransactionState, proposal: Proposed, *, now: datetime) -
     state = replace(state, round_seen=max(state.round_seen, proposal.round))
     if state.step is Step.WAITING:
         return _take_round(state, proposal, now=now)
-    if state.step is Step.PUBLISHING:
-        return replace(state, reproposed=proposal), ()
-    return state, ()
+    return (replace(state, reproposed=proposal) if state.step is Step.PUBLISHING else state), ()
 
 
 def _take_round(state: TransactionState, proposal: Proposed, *, now: datetime) -> Result:
@@ -367,8 +369,7 @@ def _followed(state: TransactionState, event: Followed, *, now: datetime) -> Res
         if uid in state.members and state.members[uid].stage not in {Stage.GONE, Stage.UNDONE}
     }
     state = replace(state.with_members(lost), beside=event.beside, allows_delete=event.allows_delete)
-    if state.step is Step.PREPARING and lost:
-        # The wait may be a long one, and what is lost may be what is waited for.
+    if state.step in LONG_WAITS and lost:
         return _advance(state, now=now)
     return _waited(state, now=now) if state.step is Step.WAITING else (state, ())
 
@@ -391,8 +392,7 @@ def _ticked(state: TransactionState, *, now: datetime, problems: tuple[Reason, .
     if state.until is not None:
         reasons = (*ending_reasons(state, now=now), *problems)
         return end(replace(state, end_reasons=reasons), now=now)
-    found = reasons_of(state.members.values())
-    return _refuse(state, (deadline_exceeded(state), *problems, *found), now=now)
+    return _refuse(state, (deadline_exceeded(state), *problems, *reasons_of(state.members.values())), now=now)
 
 
 def _with_answers(state: TransactionState, answers: Mapping[Uid, Answer]) -> TransactionState:

@@ -24,13 +24,15 @@ def misfits_of(
     promised: Mapping[Uid, NodeName],
     placed: Mapping[Uid, NodeName],
     claims: Iterable[ClaimAllocation] = (),
+    leaving: Iterable[Uid] = (),
 ) -> dict[Uid, Reason]:
     """Return the members that cannot be where they are promised, or where somebody else bound them.
 
     `pods` are the members as they were read live, `promised` the nodes of those that are still to be bound, `placed`
-    those of members that others bound: these only need a node that exists. `claims` are the promised devices.
+    those of members that others bound: these only need a node that exists. `claims` are the promised devices, `leaving`
+    pods that are evicted first.
     """
-    snapshot = cluster.snapshot((pods[uid] for uid in promised), without=promised)
+    snapshot = cluster.snapshot((pods[uid] for uid in promised), without=(*promised, *leaving))
     found = cluster.gang(gang)
     wish = NO_WISH if found is None else found.topology.wish
     beside = () if found is None else [pod for pod in found.placed if pod.metadata.uid not in promised]

@@ -18,6 +18,7 @@ from services.core.decisions import (
     Refused,
     Repairing,
     RolledBack,
+    Victim,
     Waiting,
 )
 from services.core.names import (
@@ -37,6 +38,10 @@ HELPED_BY_ROOM = frozenset({ReasonCode.INSUFFICIENT_CAPACITY, ReasonCode.INSUFFI
 
 MAX_MESSAGE_CHARACTERS = 1024
 """Events take no more."""
+
+MAX_VICTIMS_SHOWN = 5
+MAX_VICTIMS_TOLD = 512
+"""Victims that get an event of their own."""
 
 Condition = Mapping[str, Any]
 
@@ -81,11 +86,16 @@ class Report:
     of_group: tuple[ConditionWrite, ...] = ()
     of_members: ConditionWrite | None = None
     revision: int = 0
+    #: What pods are told that make room for the gang.
+    of_victims: EventNote | None = None
+    victims: tuple[Victim, ...] = ()
 
 
 def report_of(decision: Decision) -> Report | None:
     """Return what a decision shows, or None where it shows nothing."""
     match decision.event:
+        case Proposed(victims=victims) as event if victims:
+            return _preempting(decision, event)
         case Proposed(warnings=warnings) if warnings:
             return _warned(decision, warnings)
         case Waiting() as event:
@@ -177,6 +187,31 @@ def _member_reason(reasons: tuple[Reason, ...]) -> str:
     if any(reason.code in HELPED_BY_ROOM for reason in reasons):
         return UNSCHEDULABLE
     return _first_code(reasons, otherwise=UNSCHEDULABLE)
+
+
+def _preempting(decision: Decision, event: Proposed) -> Report:
+    """Return what is told of victims, which need a word about why they end; the warnings are told in the same event."""
+    names = [f"{one.namespace}/{one.pod}" for one in event.victims]
+    shown = ", ".join(names[:MAX_VICTIMS_SHOWN]) + (", ..." if len(names) > MAX_VICTIMS_SHOWN else "")
+    text = f"{len(names)} pods of lower priority are to make room: {shown}"
+    warnings = f"; {summary(event.warnings)}" if event.warnings else ""
+    return Report(
+        gang=decision.gang,
+        decided_at=decision.decided_at,
+        event=EventNote(
+            reason="Preempting",
+            message=_shortened(text + warnings),
+            is_warning=bool(event.warnings),
+            key=f"preempting {decision.transaction} {event.round}",
+        ),
+        of_victims=EventNote(
+            reason="Preempted",
+            message=f"to be evicted: {decision.gang}, which has a higher priority, gets its place",
+            is_warning=True,
+            key=f"preempted {decision.transaction}",
+        ),
+        victims=event.victims[:MAX_VICTIMS_TOLD],
+    )
 
 
 def _warned(decision: Decision, warnings: tuple[Reason, ...]) -> Report:

@@ -18,6 +18,8 @@ class Step(StrEnum):
 
     EXAMINING = "examining"
     PROBING = "probing"
+    EVICTING = "evicting"
+    """Victims are evicted, and waited for."""
     CLAIMING = "claiming"
     PREPARING = "preparing"
     """For devices to become ready."""
@@ -32,12 +34,15 @@ class Step(StrEnum):
     OVER = "over"
 
 
+LONG_WAITS = frozenset({Step.EVICTING, Step.PREPARING})
+"""Steps that may take minutes: what is lost meanwhile may be what is waited for."""
+
+
 class Phase(StrEnum):
     """How far a transaction is, for people; spelled as in phalanx.binding.v1."""
 
     RECEIVED = "received"
     CHECKED = "checked"
-    #: The place of victims: nothing enters it as long as no proposal has any.
     EVICTING = "evicting"
     CLAIMS = "claims"
     BINDING = "binding"
@@ -51,6 +56,7 @@ class Phase(StrEnum):
 _PHASES: Mapping[Step, Phase] = {
     Step.EXAMINING: Phase.RECEIVED,
     Step.PROBING: Phase.CHECKED,
+    Step.EVICTING: Phase.EVICTING,
     Step.CLAIMING: Phase.CLAIMS,
     Step.PREPARING: Phase.CLAIMS,
     Step.FREEING: Phase.CLAIMS,
@@ -92,6 +98,8 @@ class TransactionState:
     claims: Mapping[str, Claim] = field(default_factory=dict)
     #: Until when the devices in hand may take to become ready; set when that is first waited for.
     prepare_until: datetime | None = None
+    #: Until when victims may take to go; set when the first of them may have been evicted.
+    evict_until: datetime | None = None
     condition_patience: timedelta = CONDITION_PATIENCE
     #: Why it is being ended.
     end_reasons: tuple[Reason, ...] = ()
@@ -118,8 +126,9 @@ class TransactionState:
 
     @property
     def is_first_try(self) -> bool:
-        """True where nothing is bound and nothing was asked of the placer yet."""
-        return not self.written and self.until is None and self.round_published < 0
+        """True where nothing is bound, nobody evicted, and nothing was asked of the placer yet."""
+        is_untouched = not self.written and self.evict_until is None
+        return is_untouched and self.until is None and self.round_published < 0
 
     @property
     def phase(self) -> Phase:

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from services.core.allocations import ClaimAllocation, ClaimRef, DeviceId
-from services.core.decisions import Assignment, DecisionEvent, Proposed
+from services.core.decisions import Assignment, DecisionEvent, Proposed, Victim
 from services.core.objects import NodeName, Uid
 from services.core.reasons import Reason
 
@@ -235,7 +235,16 @@ class Free:
     targets: tuple[FreeTarget, ...]
 
 
-Instruction = Examine | Probe | Allocate | Prepare | Bind | Fence | Free | Undo | Recheck | Withdraw | Publish
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evict:
+    """Evict the victims and wait `until` they are gone. `is_begun`: an earlier try may have evicted some already."""
+
+    victims: tuple[Victim, ...]
+    until: datetime
+    is_begun: bool
+
+
+Instruction = Examine | Probe | Evict | Allocate | Prepare | Bind | Fence | Free | Undo | Recheck | Withdraw | Publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +310,14 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """Answer to Evict: the victims that stay, with why. `is_untouched`: not one of them was evicted."""
+
+    staying: Mapping[Uid, Reason] = field(default_factory=dict)
+    is_untouched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reproposed:
     """The placer proposed a later round."""
 
@@ -352,6 +369,7 @@ class Freed:
 Event = (
     Examined
     | Probed
+    | Evicted
     | Allocated
     | Prepared
     | Written

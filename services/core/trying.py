@@ -10,10 +10,11 @@ from services.core.durations import DurationError, parse_duration
 from services.core.gang_topology import topology_reasons
 from services.core.gangs import Gang
 from services.core.inventory import Snapshot
+from services.core.kin import KinOf
 from services.core.names import REPAIR_WINDOW_ANNOTATION
 from services.core.objects import NodeName, Uid
 from services.core.policy import TopologyPolicy
-from services.core.preempting import preemption_reasons
+from services.core.preempting import make_room
 from services.core.quorum import quorum_reasons
 from services.core.reasons import Reason, ReasonCode
 from services.core.solver import Placement, Refusal, solve
@@ -38,11 +39,12 @@ def try_gang(
     *,
     excluded_nodes: Mapping[Uid, frozenset[NodeName]] | None = None,
     topology: TopologyPolicy | None = None,
+    kin_of: KinOf | None = None,
 ) -> Placement | Refusal | Hopeless:
     """Place the gang's open members on the snapshot, all that fit and at least as many as it needs.
 
     `topology` are the levels that it may ask to be together in. The snapshot is changed only where the answer is a
-    Placement.
+    Placement. Pods of lower priority have to make room where `kin_of` says who goes with whom, else nobody has to.
     """
     levels = topology or TopologyPolicy()
     reasons = (
@@ -64,8 +66,10 @@ def try_gang(
         placed=gang.placed,
     )
     if isinstance(answer, Refusal) and all(one.code is not ReasonCode.GANG_TOO_LARGE for one in answer.reasons):
-        told = preemption_reasons(gang, snapshot, excluded_nodes=excluded_nodes, topology=levels)
-        return replace(answer, reasons=(*answer.reasons, *told))
+        found = make_room(gang, snapshot, kin_of=kin_of, excluded_nodes=excluded_nodes, topology=levels)
+        if isinstance(found, Placement):
+            return found
+        return replace(answer, reasons=(*answer.reasons, *found))
     if isinstance(answer, Placement) and answer.claims:
         too_large = size_reasons(gang, claims=answer.claims)
         return Hopeless(reasons=too_large) if too_large else answer

@@ -28,6 +28,7 @@ async def place(settings: PlacerSettings, runtime: Runtime) -> None:
         settle=timedelta(milliseconds=settings.settle_ms),
         deadline=timedelta(seconds=settings.deadline_s),
         repair_window=timedelta(seconds=settings.repair_window_s),
+        preempts=settings.preemption,
         rejection_memory=timedelta(seconds=settings.rejection_memory_s),
         degraded=DegradedTerms(
             timeout=timedelta(seconds=settings.degraded_timeout_s), policy=DegradedPolicy(settings.degraded_policy)

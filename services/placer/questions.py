@@ -8,6 +8,7 @@ from services.contracts.manifest_files import Manifests
 from services.core.decider import Decider
 from services.core.decisions import Decision, Degraded, Refused, RolledBack, Waiting
 from services.core.gangs import Gang
+from services.core.kin import kin_in
 from services.core.membership import SourceKey
 from services.core.objects import GangId, NodeName, Pod, kind_of
 from services.core.plan import GangPlan, gangs_of, imagine, joined, plan
@@ -81,7 +82,12 @@ def plan_question(manifests: Manifests, *, takes_all_schedulers: bool) -> Callab
             for gang in gangs_of(imagined)
         ]
         return PlanAnswer(
-            plans=plan(gangs, inventory=imagined.inventory, topology=decider.policy.topology),
+            plans=plan(
+                gangs,
+                inventory=imagined.inventory,
+                topology=decider.policy.topology,
+                kin_of=kin_in(decider.cluster) if decider.policy.preempts else None,
+            ),
             revision=decider.cluster.revision,
             skipped=manifests.skipped,
         )

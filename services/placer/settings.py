@@ -18,6 +18,9 @@ class PlacerSettings(GrpcSettings):
     repair_window_s: float = bounded(30.0, minimum=0, maximum=3600)
     """Seconds for which failed members are re-placed, where the group's annotation says nothing else."""
 
+    preemption: bool = True
+    """Pods of lower priority are evicted where a gang has no place otherwise."""
+
     rejection_memory_s: float = bounded(300.0, minimum=0, maximum=86_400)
     """Seconds for which a node whose kubelet rejected a member is excluded for those of its gang that ask the same."""
 

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from services.binder.ports import Changed, ClaimApi, DecisionBus, Manifest, NoAnswer, PodApi, StatusApi
 from services.contracts.pb.binding.v1 import transaction_pb2 as pb
 from services.contracts.subjects import PLACEMENT
+from services.core.decisions import Victim
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
 from services.core.transaction_values import Target
@@ -92,6 +93,11 @@ class NumberedPods:
     async def delete(self, namespace: str, *, target: Target) -> ApiAnswer:
         """Delete."""
         return await self._write(namespace, "delete", lambda: self._pods.delete(namespace, target=target))
+
+    async def evict(self, victim: Victim, *, is_dry_run: bool) -> ApiAnswer:
+        """Evict, or try to."""
+        kind = "dry eviction" if is_dry_run else "evict"
+        return await self._write(victim.namespace, kind, lambda: self._pods.evict(victim, is_dry_run=is_dry_run))
 
     async def _write(self, namespace: str, kind: str, request: Callable[[], Awaitable[T]]) -> T:
         return await self._steps.call(namespace, kind, request, lost=NoAnswer("the answer was lost"))

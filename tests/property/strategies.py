@@ -257,6 +257,7 @@ ALLOCATIONS = st.builds(
         st.builds(a.ExtendedRequest, name=TEXT, container=TEXT, resource=TEXT, device_class=TEXT, count=COUNTS)
     ),
 )
+VICTIMS = st.builds(d.Victim, namespace=NAMES, pod=NAMES, uid=TEXT, node=NAMES, priority=INT32, gang=TEXT)
 _EVENTS = st.one_of(
     st.builds(
         d.Proposed,
@@ -271,6 +272,7 @@ _EVENTS = st.one_of(
         is_reopened=st.booleans(),
         warnings=_tuples(REASONS),
         claims=_tuples(ALLOCATIONS),
+        victims=_tuples(VICTIMS),
     ),
     st.builds(
         d.Waiting,

@@ -179,7 +179,7 @@ def test_room_without_lower_pods_is_that_of_a_cluster_without_them(
         inventory.put_node(builders.node(f"n{index}"))
     there: dict[int, tuple[Pod, NodeName]] = {}
     for index, name, priority, gpus in steps:
-        one = builders.pod(f"p{index}", gpus=gpus, priority=priority)
+        one = builders.pod(f"p{index}", node=name, gpus=gpus, priority=priority)
         inventory.leave(one.metadata.uid)
         there.pop(index, None)
         if priority:

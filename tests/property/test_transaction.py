@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.contracts.transaction_codec import decode_transaction, encode_transaction
-from services.core.decisions import Assignment, Committed, DecisionEvent, Proposed, Refused, Repairing, RolledBack
+from services.core.decisions import (
+    Assignment,
+    Committed,
+    DecisionEvent,
+    Proposed,
+    Refused,
+    Repairing,
+    RolledBack,
+    Victim,
+)
 from services.core.objects import GangId, NodeName, TransactionId, Uid
 from services.core.reasons import Reason, ReasonCode
 from services.core.transaction import Result, begin, due, handle
@@ -22,6 +31,8 @@ from services.core.transaction_values import (
     Answer,
     Bind,
     Event,
+    Evict,
+    Evicted,
     Examine,
     Examined,
     Fence,
@@ -55,6 +66,13 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 GANG = GangId("podgroup/team-a/train")
 NO = Reason(code=ReasonCode.BINDING_REFUSED, message="no", count=1)
 STALE = Reason(code=ReasonCode.PLACEMENT_STALE, message="stale", count=1)
+
+VICTIMS = (
+    Victim(namespace="a", pod="alone", uid=Uid("v0"), node=NodeName("n0")),
+    Victim(namespace="b", pod="kin-0", uid=Uid("v1"), node=NodeName("n0"), gang=GangId("podgroup/b/kin")),
+    Victim(namespace="b", pod="kin-1", uid=Uid("v2"), node=NodeName("far"), gang=GangId("podgroup/b/kin")),
+)
+"""Pods that are in the way of a gang on the node of its first round."""
 
 CALM_AFTER = 60
 """Steps after which the model stops killing and starts to let time pass, so that every run ends."""
@@ -100,6 +118,8 @@ class Model:
     rounds: set[int] = field(default_factory=set)
     steps: int = 0
     claims: ModelClaims = field(init=False)
+    #: Pods of lower priority that are still there.
+    victims: set[Uid] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Have no claims yet."""
@@ -162,10 +182,14 @@ class Model:
                 return Examined(readings=readings, misfits=misfits, shared=shared)
             case Probe(targets=targets):
                 return Probed(answers={one.uid: self.probe(one) for one in targets})
+            case Evict():
+                return self.evict(instruction)
             case Allocate() | Prepare() | Free():
                 return self.claims.answer(instruction)
             case Bind(targets=targets):
                 for one in targets:
+                    taken = {each.uid for each in VICTIMS if each.node == one.node} & self.victims
+                    assert not taken, "a member is bound where a victim still is"
                     assert self.claims.is_usable(one.uid, node=one.node), "a member is bound without its claims"
                 return Written(answers={one.uid: self.bind(one) for one in targets})
             case Fence(targets=targets):
@@ -180,6 +204,22 @@ class Model:
             case Publish(event=event):
                 self.publish(event)
                 return Published()
+
+    def evict(self, instruction: Evict) -> Evicted:
+        """Let victims go, or stay as their budget or their slowness wants."""
+        there = [one for one in instruction.victims if one.uid in self.victims]
+        if not instruction.is_begun and there and self.chance(4):
+            return Evicted(staying={there[0].uid: NO}, is_untouched=True)
+        staying = {one.uid: NO for one in there if self.chance(6)}
+        self.victims -= {one.uid for one in there} - staying.keys()
+        return Evicted(staying=staying)
+
+    def half(self, instruction: Evict | Allocate | Free) -> None:
+        """Carry out part of an instruction."""
+        if isinstance(instruction, Evict):
+            self.victims -= {one.uid for one in instruction.victims if self.chance(2)}
+        else:
+            self.claims.half(instruction)
 
     def probe(self, target: Target) -> Answer:
         """Answer a dry run."""
@@ -352,8 +392,8 @@ class Process:
                         model.apply(copy)
                     case "late":
                         model.copies.append(copy)
-        elif isinstance(self.outstanding, Allocate | Free):
-            model.claims.half(self.outstanding)
+        elif isinstance(self.outstanding, Evict | Allocate | Free):
+            model.half(self.outstanding)
         elif isinstance(self.outstanding, Undo):
             for one in self.outstanding.targets:
                 if model.chance(2):
@@ -391,7 +431,7 @@ def play(model: Model) -> TransactionState:
 
 
 @st.composite
-def models(draw: st.DrawFn, *, has_claims: bool = False) -> Model:
+def models(draw: st.DrawFn, *, has_claims: bool = False, has_victims: bool = False) -> Model:
     """A gang of up to five members on its way to its nodes."""
     size = draw(st.integers(1, 5))
     min_count = draw(st.integers(1, size))
@@ -410,9 +450,18 @@ def models(draw: st.DrawFn, *, has_claims: bool = False) -> Model:
         assignments=assignments,
         claims=model.claims.proposed(assignments, round_number=0),
         repair_window=timedelta(seconds=window_s),
+        victims=VICTIMS if has_victims else (),
     )
+    model.victims = {one.uid for one in model.proposal.victims}
     play(model)
     return model
+
+
+@settings(max_examples=500, deadline=None)
+@given(model=models(has_victims=True))
+def test_nobody_is_bound_before_whoever_is_in_the_way_is_gone(model: Model) -> None:
+    """Whole or nothing holds with victims as without."""
+    judge(model)
 
 
 @settings(max_examples=1000, deadline=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from services.binder.adapters.kube_calls import KubeCalls
 from services.binder.ports import Changed, Manifest, NoAnswer
+from services.core.decisions import Victim
 from services.core.names import FENCE_ANNOTATION, FIELD_MANAGER, SCHEDULER_NAME, TRANSACTION_ANNOTATION
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
@@ -114,6 +115,24 @@ class KubePods:
             "preconditions": {"uid": target.uid, "resourceVersion": target.version},
         }
         changed = await self._calls.write("delete", "DELETE", _path(namespace, target.pod), body=body)
+        return changed.answer
+
+    async def evict(self, victim: Victim, *, is_dry_run: bool) -> ApiAnswer:
+        """Evict a pod, on the condition that it is the same pod and that its disruption budgets allow it."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": victim.pod, "namespace": victim.namespace},
+            "deleteOptions": {"preconditions": {"uid": victim.uid}},
+        }
+        changed = await self._calls.write(
+            "evict",
+            "POST",
+            f"{_path(victim.namespace, victim.pod)}/eviction",
+            body=body,
+            query=_DRY_RUN if is_dry_run else _BY_US,
+            wants_object=False,
+        )
         return changed.answer
 
     async def _patch(self, path: str, body: Mapping[str, Any], *, content_type: str) -> Changed:

@@ -104,6 +104,8 @@ def _plan_message(gang_plan: GangPlan) -> pb.GroupPlan:
     message = pb.GroupPlan(
         outcome=gang_plan.outcome.value,
         bound=dict(gang_plan.bound),
+        nominate=dict(gang_plan.nominate),
+        evict=gang_plan.evict,
         reasons=encode_reasons(gang_plan.reasons),
     )
     for claim, results in gang_plan.devices.items():

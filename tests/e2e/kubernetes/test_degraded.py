@@ -4,6 +4,7 @@ import pytest
 
 from services.contracts.streams import CLUSTER_STREAM, PLACEMENT_STREAM, TRANSACTIONS_STREAM
 from services.core.decisions import Committed
+from services.core.objects import NodeName
 from services.sandbox.controllers.kubelets import RUN_SECONDS
 from tests.builders import GPU, job_manifest
 from tests.e2e.api import Api
@@ -26,7 +27,14 @@ async def test_members_that_a_kubelet_rejects_run_elsewhere(system: System, api:
     node = await api.get("Node", LIAR)
     room = {kind: node["status"][kind] | {GPU: str(OFFERED)} for kind in ("capacity", "allocatable")}
     await api.patch("Node", LIAR, {"status": room}, subresource="status")
+
+    def is_followed() -> bool:
+        known = system.recorder.cluster.inventory.node(NodeName(LIAR))
+        return known is not None and known.allocatable.get(GPU) == OFFERED
+
     try:
+        # Before the pods: the stream keeps the order, so that the placer knows it too.
+        await until(is_followed, what="the watcher has told of the node's offer")
         gang = await submit_job(system, api, "rejected", size=SIZE)
         first = await committed(system, gang)
         assert {one.node for one in first.members} == {LIAR}

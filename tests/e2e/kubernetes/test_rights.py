@@ -79,6 +79,9 @@ UNUSED: Mapping[str, Mapping[Right, str]] = {
             )
             for verb in ("create", "delete")
         },
+        Right(
+            verb="create", resource="pods/eviction"
+        ): "only for a gang of higher priority: test_preemption.py plays it",
         Right(verb="patch", resource="pods"): (
             "only for a member whose binding may still be on its way, because its answer was lost or a successor finds "
             "no journal entry; the member is marked, so that a late copy meets a conflict"

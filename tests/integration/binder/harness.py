@@ -28,7 +28,7 @@ from services.contracts.streams import PLACEMENT_STREAM, STREAMS
 from services.contracts.subjects import PLACEMENT
 from services.core.allocations import ClaimAllocation
 from services.core.cluster import NEEDED_KINDS, OPTIONAL_KINDS
-from services.core.decisions import Assignment, Decision, DecisionEvent, Proposed, Repairing
+from services.core.decisions import Assignment, Decision, DecisionEvent, Proposed, Repairing, Victim
 from services.core.objects import (
     Applied,
     ClusterChange,
@@ -48,8 +48,9 @@ from services.runtime.clock import SystemClock
 from services.runtime.health import Readiness
 from services.runtime.lifecycle import Runtime
 from services.runtime.log import get
-from services.sandbox import kubeconfig
+from services.sandbox import kubeconfig, table
 from services.sandbox.app import RunningSandbox
+from services.sandbox.deletion import DeleteOptions
 
 if TYPE_CHECKING:
     from services.sandbox.watching import Change
@@ -245,6 +246,20 @@ class Scene:
             if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
         }
 
+    def running(self, name: str, *, node: str, gpus: int = 8) -> None:
+        """Create a pod that runs on a node already."""
+        spec = pod_spec("", gpus=gpus) | {"nodeName": node}
+        del spec["schedulingGroup"]
+        self.create("Pod", {"metadata": {"name": name, "namespace": "team-a"}, "spec": spec})
+
+    async def replace(self, name: str, *, node: str) -> None:
+        """Let a pod be gone at once, and another of its name run there."""
+        cluster = self.sandbox.cluster
+        stored = cluster.writer.require(table.POD, namespace="team-a", name=name)
+        cluster.remover.delete(stored, DeleteOptions(grace_s=0))
+        self.running(name, node=node)
+        await self.settled()
+
     async def members(self, count: int) -> list[Manifest]:
         """Wait for so many unbound pods, and return them in name order."""
 
@@ -271,6 +286,7 @@ class Scene:
         already_placed: int = 0,
         traceparent: str = "",
         claims: tuple[ClaimAllocation, ...] = (),
+        victims: tuple[str, ...] = (),
     ) -> TransactionId:
         """Publish a placement of pods by name, as the placer does, on everything that the cluster stream has."""
         await self.settled()
@@ -290,11 +306,22 @@ class Scene:
                 round=round,
                 already_placed=already_placed,
                 claims=claims,
+                victims=tuple(self._victim(name) for name in victims),
                 repair_window=timedelta(seconds=repair_window_s),
             ),
         )
         await self.publish(decision, traceparent=traceparent)
         return decision.transaction
+
+    def _victim(self, name: str) -> Victim:
+        pod = self.pod(name)
+        assert pod is not None, f"no pod {name}"
+        return Victim(
+            namespace="team-a",
+            pod=name,
+            uid=Uid(pod["metadata"]["uid"]),
+            node=NodeName(pod["spec"]["nodeName"]),
+        )
 
     async def publish(self, decision: Decision, *, traceparent: str = "") -> None:
         """Publish any decision, as the placer does."""

@@ -17,6 +17,7 @@ from services.binder.adapters.kube_claims import KubeClaims
 from services.binder.adapters.kube_pods import KubePods
 from services.binder.binding import PodWriter
 from services.binder.claiming import ClaimWriter
+from services.binder.evicting import Evictor
 from services.binder.examining import Examiner
 from services.binder.following import Follower
 from services.binder.instructions import Tools
@@ -29,6 +30,7 @@ from services.binder.publishing import Publisher
 from services.binder.transactions import Transactions
 from services.binder.world import World
 from services.contracts.policy_file import FixedPolicy
+from services.core.decisions import Victim
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
 from services.core.transaction_state import Step, TransactionState
@@ -118,6 +120,11 @@ class NumberedPods:
     async def delete(self, namespace: str, *, target: Target) -> ApiAnswer:
         """Delete."""
         return await self._write("delete", lambda: self._pods.delete(namespace, target=target))
+
+    async def evict(self, victim: Victim, *, is_dry_run: bool) -> ApiAnswer:
+        """Evict, or try to."""
+        kind = "dry eviction" if is_dry_run else "evict"
+        return await self._write(kind, lambda: self._pods.evict(victim, is_dry_run=is_dry_run))
 
     async def _write(self, name: str, request: Callable[[], Awaitable[T]]) -> T:
         return await self._steps.call(name, request, lost=NoAnswer("the answer was lost"))
@@ -274,6 +281,7 @@ async def binder(bus: DecisionBus, client: KubeClient, *, steps: Steps, is_journ
                 metrics=metrics,
                 clock=clock,
             ),
+            evictor=Evictor(pods, world=world, follower=follower, metrics=metrics, clock=clock),
             publisher=Publisher(
                 numbered,
                 instance="test",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.binder.ports import Changed, Manifest, NoAnswer
+from services.core.decisions import Victim
 from services.core.names import FENCE_ANNOTATION, TRANSACTION_ANNOTATION
 from services.core.objects import TransactionId
 from services.core.transaction_answers import ApiAnswer
@@ -123,6 +124,20 @@ class FakePods:
         if refusal is None:
             del self.pods[target.pod]
         return self._answered(scripted, refusal or ApiAnswer(status=200))
+
+    async def evict(self, victim: Victim, *, is_dry_run: bool) -> ApiAnswer:
+        """Evict a pod of that uid."""
+        scripted = self._scripted("dry eviction" if is_dry_run else "evict")
+        if isinstance(scripted, ApiAnswer):
+            return scripted
+        pod = self.pods.get(victim.pod)
+        if pod is None:
+            return self._answered(scripted, ApiAnswer(status=404))
+        if pod["metadata"]["uid"] != victim.uid:
+            return self._answered(scripted, ApiAnswer(status=409))
+        if not is_dry_run:
+            del self.pods[victim.pod]
+        return self._answered(scripted, ApiAnswer(status=201))
 
     def _refusal(self, target: Target) -> ApiAnswer | None:
         pod = self.pods.get(target.pod)

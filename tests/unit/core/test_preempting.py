@@ -25,8 +25,9 @@ def full(*, priorities: tuple[int, ...], **fields: Any) -> Inventory:
     inventory = Inventory()
     for index, priority in enumerate(priorities):
         inventory.put_node(node(f"n{index}"))
-        holder = pod(f"old-{index}", namespace="b", gpus=8, priority=priority, labels={"app": "a"}, **fields)
-        inventory.place(holder, on=NodeName(f"n{index}"))
+        name = NodeName(f"n{index}")
+        holder = pod(f"old-{index}", namespace="b", node=name, gpus=8, priority=priority, labels={"app": "a"}, **fields)
+        inventory.place(holder, on=name)
     return inventory
 
 
@@ -71,7 +72,8 @@ def test_rules_of_lower_pods_go_with_them() -> None:
     inventory = full(priorities=(10,), rules=APART)
     inventory.leave(pod("old-0", namespace="b").metadata.uid)
     inventory.place(
-        pod("old-0", namespace="b", gpus=1, priority=10, labels={"app": "a"}, rules=APART), on=NodeName("n0")
+        pod("old-0", namespace="b", node="n0", gpus=1, priority=10, labels={"app": "a"}, rules=APART),
+        on=NodeName("n0"),
     )
     item = gang(size=1, gpus=1, priority=100, namespace="b", labels={"app": "a"})
     (reason,) = told(item, inventory)
@@ -85,7 +87,7 @@ def test_the_answer_follows_the_pods() -> None:
     inventory.leave(pod("old-0", namespace="b").metadata.uid)
     assert told(item, inventory)[0].message.endswith("the one pod of lower priority")
     inventory.put_node(node("n9"))
-    inventory.place(pod("new", gpus=8, priority=50), on=NodeName("n9"))
+    inventory.place(pod("new", node="n9", gpus=8, priority=50), on=NodeName("n9"))
     assert told(item, inventory)[0].count == 3
     inventory.remove_node(NodeName("n1"))
     assert told(item, inventory)[0].count == 2
@@ -94,7 +96,9 @@ def test_the_answer_follows_the_pods() -> None:
 def test_amounts_that_nobody_has_are_unknown() -> None:
     """Sums that 64 bits cannot hold are no room: nothing is said, rather than something wrong."""
     inventory = full(priorities=(10,))
-    absurd = [pod(f"huge-{index}", namespace="b", requests={GPU: MAX_AMOUNT}, priority=10) for index in range(600)]
+    absurd = [
+        pod(f"huge-{index}", namespace="b", node="n0", requests={GPU: MAX_AMOUNT}, priority=10) for index in range(600)
+    ]
     item = gang(size=1, gpus=8, priority=100)
     for one in absurd:
         inventory.place(one, on=NodeName("n0"))
@@ -106,8 +110,9 @@ def test_a_search_is_not_made_twice() -> None:
     inventory = Inventory()
     sizes: tuple[Pod, ...] = tuple(pod(f"w-{i}", gpus=1 if i == 0 else 4, cpu=1 + i) for i in range(4))
     for index in range(2):
-        inventory.put_node(node(f"n{index}", gpus=7))
-        inventory.place(pod(f"old-{index}", namespace="b", gpus=7, priority=1), on=NodeName(f"n{index}"))
+        name = NodeName(f"n{index}")
+        inventory.put_node(node(name, gpus=7))
+        inventory.place(pod(f"old-{index}", namespace="b", node=name, gpus=7, priority=1), on=name)
     item = replace(gang(size=1, priority=100), open=sizes, min_count=4)
     (reason,) = told(item, inventory)
     assert reason.code is ReasonCode.PREEMPTION_NOT_ENOUGH

@@ -142,6 +142,7 @@ def test_telemetry_names_are_fixed() -> None:
             "transaction.dry_run",
             "transaction.claims",
             "transaction.bind",
+            "transaction.evict",
             "transaction.prepare",
             "transaction.free",
             "transaction.repair",

@@ -27,6 +27,7 @@ class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_CLAIMING: _ClassVar[Step]
     STEP_PREPARING: _ClassVar[Step]
     STEP_FREEING: _ClassVar[Step]
+    STEP_EVICTING: _ClassVar[Step]
 
 class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +64,7 @@ STEP_OVER: Step
 STEP_CLAIMING: Step
 STEP_PREPARING: Step
 STEP_FREEING: Step
+STEP_EVICTING: Step
 PHASE_UNSPECIFIED: Phase
 PHASE_RECEIVED: Phase
 PHASE_CHECKED: Phase
@@ -95,7 +97,7 @@ class ListTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members", "step", "proposal", "until", "round_seen", "round_published", "is_cautious", "may_have_written", "is_ending", "is_keeping", "allows_delete", "beside", "end_reasons", "ending", "epoch", "claims", "prepare_until")
+    __slots__ = ("id", "gang", "phase", "started_at", "deadline", "min_count", "round", "members", "step", "proposal", "until", "round_seen", "round_published", "is_cautious", "may_have_written", "is_ending", "is_keeping", "allows_delete", "beside", "end_reasons", "ending", "epoch", "claims", "prepare_until", "evict_until")
     ID_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +122,7 @@ class Transaction(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
     PREPARE_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    EVICT_UNTIL_FIELD_NUMBER: _ClassVar[int]
     id: str
     gang: str
     phase: Phase
@@ -144,7 +147,8 @@ class Transaction(_message.Message):
     epoch: int
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     prepare_until: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., step: _Optional[_Union[Step, str]] = ..., proposal: _Optional[_Union[_decision_pb2.Proposed, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., round_seen: _Optional[int] = ..., round_published: _Optional[int] = ..., is_cautious: _Optional[bool] = ..., may_have_written: _Optional[bool] = ..., is_ending: _Optional[bool] = ..., is_keeping: _Optional[bool] = ..., allows_delete: _Optional[bool] = ..., beside: _Optional[int] = ..., end_reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., ending: _Optional[_Union[_decision_pb2.Decision, _Mapping]] = ..., epoch: _Optional[int] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., prepare_until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    evict_until: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., gang: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., step: _Optional[_Union[Step, str]] = ..., proposal: _Optional[_Union[_decision_pb2.Proposed, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., round_seen: _Optional[int] = ..., round_published: _Optional[int] = ..., is_cautious: _Optional[bool] = ..., may_have_written: _Optional[bool] = ..., is_ending: _Optional[bool] = ..., is_keeping: _Optional[bool] = ..., allows_delete: _Optional[bool] = ..., beside: _Optional[int] = ..., end_reasons: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., ending: _Optional[_Union[_decision_pb2.Decision, _Mapping]] = ..., epoch: _Optional[int] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., prepare_until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., evict_until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("allocation", "is_held", "is_in_doubt", "is_ready")

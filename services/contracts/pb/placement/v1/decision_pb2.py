@@ -28,33 +28,35 @@ from services.contracts.pb.placement.v1 import allocation_pb2 as phalanx_dot_pla
 from services.contracts.pb.placement.v1 import reason_pb2 as phalanx_dot_placement_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#phalanx/placement/v1/decision.proto\x12\x14phalanx.placement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%phalanx/placement/v1/allocation.proto\x1a!phalanx/placement/v1/reason.proto\"\xe6\x03\n\x08\x44\x65\x63ision\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x32\n\x08proposed\x18\n \x01(\x0b\x32\x1e.phalanx.placement.v1.ProposedH\x00\x12\x30\n\x07waiting\x18\x0b \x01(\x0b\x32\x1d.phalanx.placement.v1.WaitingH\x00\x12\x34\n\tcommitted\x18\x0c \x01(\x0b\x32\x1f.phalanx.placement.v1.CommittedH\x00\x12\x30\n\x07refused\x18\r \x01(\x0b\x32\x1d.phalanx.placement.v1.RefusedH\x00\x12\x37\n\x0brolled_back\x18\x0e \x01(\x0b\x32 .phalanx.placement.v1.RolledBackH\x00\x12\x34\n\trepairing\x18\x0f \x01(\x0b\x32\x1f.phalanx.placement.v1.RepairingH\x00\x12\x32\n\x08\x64\x65graded\x18< \x01(\x0b\x32\x1e.phalanx.placement.v1.DegradedH\x00\x42\x07\n\x05\x65vent\"\xf7\x02\n\x08Proposed\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x03 \x01(\x05\x12\r\n\x05round\x18\x04 \x01(\x05\x12\x35\n\x0b\x61ssignments\x18\x05 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12\x16\n\x0e\x61lready_placed\x18\x06 \x01(\x05\x12\x30\n\rrepair_window\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07release\x18< \x01(\x08\x12.\n\x08warnings\x18P \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x10\n\x08reopened\x18= \x01(\x08\x12\x35\n\x06\x63laims\x18\x64 \x03(\x0b\x32%.phalanx.placement.v1.ClaimAllocation\"4\n\nAssignment\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\"\x82\x01\n\x07Waiting\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tmin_count\x18\x02 \x01(\x05\x12\x10\n\x08\x65xisting\x18\x03 \x01(\x05\x12\x11\n\tplaceable\x18\x04 \x01(\x05\x12-\n\x07reasons\x18\x05 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"p\n\tCommitted\x12\x31\n\x07members\x18\x01 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12\x10\n\x08repaired\x18\x02 \x01(\x05\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x05\x12\x0c\n\x04open\x18\x04 \x01(\x05\"8\n\x07Refused\x12-\n\x07reasons\x18\x01 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"\x9d\x01\n\nRolledBack\x12-\n\x07reasons\x18\x01 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x30\n\x06undone\x18\x02 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12.\n\x04kept\x18\x03 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\"\xb9\x01\n\tRepairing\x12\r\n\x05round\x18\x01 \x01(\x05\x12/\n\x05\x62ound\x18\x02 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12.\n\x04open\x18\x03 \x03(\x0b\x32 .phalanx.placement.v1.OpenMember\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x05 \x01(\x05\"\xdd\x01\n\x08\x44\x65graded\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tmin_count\x18\x02 \x01(\x05\x12\x0e\n\x06placed\x18\x03 \x01(\x05\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x06policy\x18\x05 \x01(\x0e\x32$.phalanx.placement.v1.DegradedPolicy\x12\x0c\n\x04over\x18\x06 \x01(\x08\x12-\n\x07reasons\x18\x07 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"\xa6\x01\n\nOpenMember\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x16\n\x0e\x65xcluded_nodes\x18\x03 \x03(\t\x12,\n\x06reason\x18\x04 \x01(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x38\n\x10\x65xcluded_devices\x18x \x03(\x0b\x32\x1e.phalanx.placement.v1.DeviceId*h\n\x0e\x44\x65gradedPolicy\x12\x1f\n\x1b\x44\x45GRADED_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45GRADED_POLICY_KEEP\x10\x01\x12\x1b\n\x17\x44\x45GRADED_POLICY_RELEASE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#phalanx/placement/v1/decision.proto\x12\x14phalanx.placement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%phalanx/placement/v1/allocation.proto\x1a!phalanx/placement/v1/reason.proto\"\xe6\x03\n\x08\x44\x65\x63ision\x12\x0c\n\x04gang\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12.\n\ndecided_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x32\n\x08proposed\x18\n \x01(\x0b\x32\x1e.phalanx.placement.v1.ProposedH\x00\x12\x30\n\x07waiting\x18\x0b \x01(\x0b\x32\x1d.phalanx.placement.v1.WaitingH\x00\x12\x34\n\tcommitted\x18\x0c \x01(\x0b\x32\x1f.phalanx.placement.v1.CommittedH\x00\x12\x30\n\x07refused\x18\r \x01(\x0b\x32\x1d.phalanx.placement.v1.RefusedH\x00\x12\x37\n\x0brolled_back\x18\x0e \x01(\x0b\x32 .phalanx.placement.v1.RolledBackH\x00\x12\x34\n\trepairing\x18\x0f \x01(\x0b\x32\x1f.phalanx.placement.v1.RepairingH\x00\x12\x32\n\x08\x64\x65graded\x18< \x01(\x0b\x32\x1e.phalanx.placement.v1.DegradedH\x00\x42\x07\n\x05\x65vent\"\xa7\x03\n\x08Proposed\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x03 \x01(\x05\x12\r\n\x05round\x18\x04 \x01(\x05\x12\x35\n\x0b\x61ssignments\x18\x05 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12\x16\n\x0e\x61lready_placed\x18\x06 \x01(\x05\x12\x30\n\rrepair_window\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07release\x18< \x01(\x08\x12.\n\x08warnings\x18P \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x10\n\x08reopened\x18= \x01(\x08\x12\x35\n\x06\x63laims\x18\x64 \x03(\x0b\x32%.phalanx.placement.v1.ClaimAllocation\x12.\n\x07victims\x18\x82\x01 \x03(\x0b\x32\x1c.phalanx.placement.v1.Victim\"c\n\x06Victim\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\t\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x0c\n\x04gang\x18\x06 \x01(\t\"4\n\nAssignment\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\"\x82\x01\n\x07Waiting\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tmin_count\x18\x02 \x01(\x05\x12\x10\n\x08\x65xisting\x18\x03 \x01(\x05\x12\x11\n\tplaceable\x18\x04 \x01(\x05\x12-\n\x07reasons\x18\x05 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"p\n\tCommitted\x12\x31\n\x07members\x18\x01 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12\x10\n\x08repaired\x18\x02 \x01(\x05\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x05\x12\x0c\n\x04open\x18\x04 \x01(\x05\"8\n\x07Refused\x12-\n\x07reasons\x18\x01 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"\x9d\x01\n\nRolledBack\x12-\n\x07reasons\x18\x01 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x30\n\x06undone\x18\x02 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12.\n\x04kept\x18\x03 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\"\xb9\x01\n\tRepairing\x12\r\n\x05round\x18\x01 \x01(\x05\x12/\n\x05\x62ound\x18\x02 \x03(\x0b\x32 .phalanx.placement.v1.Assignment\x12.\n\x04open\x18\x03 \x03(\x0b\x32 .phalanx.placement.v1.OpenMember\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tmin_count\x18\x05 \x01(\x05\"\xdd\x01\n\x08\x44\x65graded\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tmin_count\x18\x02 \x01(\x05\x12\x0e\n\x06placed\x18\x03 \x01(\x05\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x06policy\x18\x05 \x01(\x0e\x32$.phalanx.placement.v1.DegradedPolicy\x12\x0c\n\x04over\x18\x06 \x01(\x08\x12-\n\x07reasons\x18\x07 \x03(\x0b\x32\x1c.phalanx.placement.v1.Reason\"\xa6\x01\n\nOpenMember\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x16\n\x0e\x65xcluded_nodes\x18\x03 \x03(\t\x12,\n\x06reason\x18\x04 \x01(\x0b\x32\x1c.phalanx.placement.v1.Reason\x12\x38\n\x10\x65xcluded_devices\x18x \x03(\x0b\x32\x1e.phalanx.placement.v1.DeviceId*h\n\x0e\x44\x65gradedPolicy\x12\x1f\n\x1b\x44\x45GRADED_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45GRADED_POLICY_KEEP\x10\x01\x12\x1b\n\x17\x44\x45GRADED_POLICY_RELEASE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'services.contracts.pb.placement.v1.decision_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DEGRADEDPOLICY']._serialized_start=2167
-  _globals['_DEGRADEDPOLICY']._serialized_end=2271
+  _globals['_DEGRADEDPOLICY']._serialized_start=2316
+  _globals['_DEGRADEDPOLICY']._serialized_end=2420
   _globals['_DECISION']._serialized_start=201
   _globals['_DECISION']._serialized_end=687
   _globals['_PROPOSED']._serialized_start=690
-  _globals['_PROPOSED']._serialized_end=1065
-  _globals['_ASSIGNMENT']._serialized_start=1067
-  _globals['_ASSIGNMENT']._serialized_end=1119
-  _globals['_WAITING']._serialized_start=1122
-  _globals['_WAITING']._serialized_end=1252
-  _globals['_COMMITTED']._serialized_start=1254
-  _globals['_COMMITTED']._serialized_end=1366
-  _globals['_REFUSED']._serialized_start=1368
-  _globals['_REFUSED']._serialized_end=1424
-  _globals['_ROLLEDBACK']._serialized_start=1427
-  _globals['_ROLLEDBACK']._serialized_end=1584
-  _globals['_REPAIRING']._serialized_start=1587
-  _globals['_REPAIRING']._serialized_end=1772
-  _globals['_DEGRADED']._serialized_start=1775
-  _globals['_DEGRADED']._serialized_end=1996
-  _globals['_OPENMEMBER']._serialized_start=1999
-  _globals['_OPENMEMBER']._serialized_end=2165
+  _globals['_PROPOSED']._serialized_end=1113
+  _globals['_VICTIM']._serialized_start=1115
+  _globals['_VICTIM']._serialized_end=1214
+  _globals['_ASSIGNMENT']._serialized_start=1216
+  _globals['_ASSIGNMENT']._serialized_end=1268
+  _globals['_WAITING']._serialized_start=1271
+  _globals['_WAITING']._serialized_end=1401
+  _globals['_COMMITTED']._serialized_start=1403
+  _globals['_COMMITTED']._serialized_end=1515
+  _globals['_REFUSED']._serialized_start=1517
+  _globals['_REFUSED']._serialized_end=1573
+  _globals['_ROLLEDBACK']._serialized_start=1576
+  _globals['_ROLLEDBACK']._serialized_end=1733
+  _globals['_REPAIRING']._serialized_start=1736
+  _globals['_REPAIRING']._serialized_end=1921
+  _globals['_DEGRADED']._serialized_start=1924
+  _globals['_DEGRADED']._serialized_end=2145
+  _globals['_OPENMEMBER']._serialized_start=2148
+  _globals['_OPENMEMBER']._serialized_end=2314
 # @@protoc_insertion_point(module_scope)

@@ -49,7 +49,7 @@ class Decision(_message.Message):
     def __init__(self, gang: _Optional[str] = ..., transaction: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., epoch: _Optional[int] = ..., proposed: _Optional[_Union[Proposed, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., repairing: _Optional[_Union[Repairing, _Mapping]] = ..., degraded: _Optional[_Union[Degraded, _Mapping]] = ...) -> None: ...
 
 class Proposed(_message.Message):
-    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window", "release", "warnings", "reopened", "claims")
+    __slots__ = ("revision", "deadline", "min_count", "round", "assignments", "already_placed", "repair_window", "release", "warnings", "reopened", "claims", "victims")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class Proposed(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     REOPENED_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    VICTIMS_FIELD_NUMBER: _ClassVar[int]
     revision: int
     deadline: _timestamp_pb2.Timestamp
     min_count: int
@@ -72,7 +73,24 @@ class Proposed(_message.Message):
     warnings: _containers.RepeatedCompositeFieldContainer[_reason_pb2.Reason]
     reopened: bool
     claims: _containers.RepeatedCompositeFieldContainer[_allocation_pb2.ClaimAllocation]
-    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release: _Optional[bool] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., reopened: _Optional[bool] = ..., claims: _Optional[_Iterable[_Union[_allocation_pb2.ClaimAllocation, _Mapping]]] = ...) -> None: ...
+    victims: _containers.RepeatedCompositeFieldContainer[Victim]
+    def __init__(self, revision: _Optional[int] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., min_count: _Optional[int] = ..., round: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., already_placed: _Optional[int] = ..., repair_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release: _Optional[bool] = ..., warnings: _Optional[_Iterable[_Union[_reason_pb2.Reason, _Mapping]]] = ..., reopened: _Optional[bool] = ..., claims: _Optional[_Iterable[_Union[_allocation_pb2.ClaimAllocation, _Mapping]]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ...) -> None: ...
+
+class Victim(_message.Message):
+    __slots__ = ("namespace", "pod", "uid", "node", "priority", "gang")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    priority: int
+    gang: str
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., priority: _Optional[int] = ..., gang: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("pod", "uid", "node")
