@@ -86,7 +86,7 @@ SUITES: tuple[Suite, ...] = (
         minutes=3,
         steps=tuple(_check_steps()),
     ),
-    Suite(name="unit", about="core and handlers, no sockets", minutes=2, steps=(_pytest("tests/unit"),)),
+    Suite(name="unit", about="core and handlers, no sockets", minutes=5, steps=(_pytest("tests/unit"),)),
     Suite(name="property", about="invariants, searched by hypothesis", minutes=4, steps=(_pytest("tests/property"),)),
     Suite(
         name="contract-sandbox",
