@@ -8,7 +8,6 @@ Decisions take effect here when they are made; `reject` takes one back that coul
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 
 from services.core.attention import DecisionPolicy, GangRecord, Outcome, backing_off, transaction_id
 from services.core.cluster import Cluster
@@ -266,7 +265,7 @@ class Decider:
         record.first_at = None
         snapshot = self.cluster.snapshot(gang.open)
         excluded = self.rejections.excluded(gang.open)
-        kin_of = kin_in(self.cluster, is_busy=partial(self._is_busy, now=now)) if self.policy.preempts else None
+        kin_of = kin_in(self.cluster, is_busy=lambda one: self._is_busy(one, now=now)) if self.policy.preempts else None
         match try_gang(gang, snapshot, excluded_nodes=excluded, topology=self.policy.topology, kin_of=kin_of):
             case Placement() as placement:
                 event = proposal_of(gang, placement, cluster=self.cluster, policy=self.policy, now=now)
