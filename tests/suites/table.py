@@ -86,8 +86,8 @@ SUITES: tuple[Suite, ...] = (
         minutes=3,
         steps=tuple(_check_steps()),
     ),
-    Suite(name="unit", about="core and handlers, no sockets", minutes=5, steps=(_pytest("tests/unit"),)),
-    Suite(name="property", about="invariants, searched by hypothesis", minutes=4, steps=(_pytest("tests/property"),)),
+    Suite(name="unit", about="core and handlers, no sockets", minutes=4, steps=(_pytest("tests/unit"),)),
+    Suite(name="property", about="invariants, searched by hypothesis", minutes=3, steps=(_pytest("tests/property"),)),
     Suite(
         name="contract-sandbox",
         about="stored messages; the Kubernetes API as the sandbox serves it",
@@ -134,7 +134,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="e2e-sandbox",
         about="all services on real NATS against the sandbox",
-        minutes=7,
+        minutes=5,
         steps=(_pytest("tests/e2e", marks="not kubernetes"),),
     ),
     Suite(
@@ -161,7 +161,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         name="audit",
         about="the audit of real control planes that are broken on purpose, and of a healthy one",
-        minutes=2,
+        minutes=3,
         steps=(_pytest("tests/audit"),),
         needs=("kubernetes",),
     ),
