@@ -38,12 +38,14 @@ class _Gang:
 
     min_count: int
     placed: set[str] = field(default_factory=set)
+    #: Those of them that have ended by themselves: they hold nothing, and nobody can take them back.
+    ended: set[str] = field(default_factory=set)
     taken_away: int = 0
 
     @property
     def is_partial(self) -> bool:
-        """True where some members are bound, and too few also with those that others took away."""
-        return bool(self.placed) and len(self.placed) + self.taken_away < self.min_count
+        """True where some members run or will, and too few are bound, also with those that others took away."""
+        return self.placed > self.ended and len(self.placed) + self.taken_away < self.min_count
 
 
 class Checker:
@@ -136,10 +138,16 @@ class Checker:
             gang = gangs.get(_gang_of(pod))
             if gang is not None and _is_placed(pod):
                 gang.placed.add(pod["metadata"]["uid"])
+                if pod["status"].get("phase") in ENDED:
+                    gang.ended.add(pod["metadata"]["uid"])
         self._read_audit()
         for uid, versions in self._witness.versions.items():
             gang = gangs.get(_gang_of(versions[-1].manifest)) if versions[-1].manifest["kind"] == "Pod" else None
-            if gang is None or uid in gang.placed or uid in self._deleted:
+            if gang is None or uid in gang.placed:
+                continue
+            # Whoever was asked to end and succeeded all the same has done its part: its Job makes no other.
+            has_succeeded = versions[-1].manifest["status"].get("phase") == "Succeeded"
+            if uid in self._deleted and not has_succeeded:
                 continue
             gang.taken_away += any(_is_placed(one.manifest) for one in versions)
         return gangs
