@@ -26,12 +26,12 @@ from services.runtime.health import Readiness
 from services.runtime.log import get
 from services.runtime.nats_connection import LASTING, OPEN, NatsAccess, servers_of
 from services.runtime.pulling import Puller, Silence
+from services.runtime.stopping import heeding_cancellation
 from services.runtime.stream_definition import StreamDefinition, configuration_of
 
 WRONG_LAST_SEQUENCE = 10071
 """JetStream's error code for a failed compare-and-set."""
-STREAM_NAME_IN_USE = 10058
-STREAM_NOT_FOUND = 10059
+STREAM_NAME_IN_USE, STREAM_NOT_FOUND = 10058, 10059
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_TTL = "Nats-TTL"
@@ -39,8 +39,7 @@ MESSAGE_TTL = "Nats-TTL"
 REQUEST_TIMEOUT_S = 5.0
 FOLLOW_PAUSE_S = 0.2
 """Between two tries to read a stream that does not exist, or not yet again."""
-CONSUMER_IDLE_S = 60.0
-CLOSE_TIMEOUT_S = 1.0
+CONSUMER_IDLE_S, CLOSE_TIMEOUT_S = 60.0, 1.0
 
 _log = get("runtime.bus")
 
@@ -183,13 +182,14 @@ class Bus:
     async def _request(self) -> AsyncIterator[JetStreamContext]:
         """Wait for the connection and allow one request on it, as long as it holds. Raises TimeoutError."""
         jetstream = self._jetstream
-        async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
-            await self._connected.wait()
-            self._requests.add(limit)
-            try:
-                yield jetstream
-            finally:
-                self._requests.discard(limit)
+        with heeding_cancellation():
+            async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
+                await self._connected.wait()
+                self._requests.add(limit)
+                try:
+                    yield jetstream
+                finally:
+                    self._requests.discard(limit)
 
     async def ensure_streams(self, streams: Sequence[StreamDefinition]) -> None:
         """Create the streams that do not exist, waiting for a server that is still starting JetStream.

@@ -1,7 +1,8 @@
 """Work that a stop need not wait for."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+import contextlib
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 CANCEL_AGAIN_S = 0.5
@@ -31,6 +32,20 @@ def end_if_cancelled() -> None:
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+@contextlib.contextmanager
+def heeding_cancellation() -> Iterator[None]:
+    """Raise CancelledError after the block where this task was asked to end within it, and the block swallowed that.
+
+    Before Python 3.12 a wait inside a library swallows a cancellation that comes together with its answer. What was
+    asked before the block does not count: a cleanup may do what it has to.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    yield
+    if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
 
 
