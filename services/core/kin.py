@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.core.cluster import Cluster
-from services.core.objects import GangId, Kind, Pod, PodGroup
+from services.core.objects import GangId, Kind, Pod, PodGroup, Uid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,25 +32,32 @@ def kin_in(cluster: Cluster, *, is_busy: Callable[[GangId], bool] = lambda _gang
     """Return who runs together with the pods of a cluster, whoever places them; nobody of a gang that `is_busy` may go.
 
     A PodGroup with `disruptionMode: PodGroup` (KEP-4671) goes whole. What pods of another scheduler need of each other
-    is known where they name a PodGroup.
+    is known where they name a PodGroup. A gang is looked at once, however many of its pods are asked about: for one
+    decision, while the cluster stays as it is.
     """
+    known: dict[GangId, tuple[Kin, frozenset[Uid]]] = {}
 
     def kin_of(pod: Pod) -> Kin | None:
         gang_id = cluster.gang_id_of(pod)
         if is_busy(gang_id):
             return None
-        pods = tuple(
-            one for one in cluster.members(gang_id) if one.node and not one.is_finished and not one.is_terminating
-        )
-        if all(one.metadata.uid != pod.metadata.uid for one in pods):
-            return alone(pod)
-        declared = cluster.declaration((Kind.POD_GROUP, pod.metadata.namespace, pod.group)) if pod.group else None
-        group = declared if isinstance(declared, PodGroup) else None
-        if group is not None and group.disrupts_all:
-            return Kin(gang=gang_id, pods=pods, spare=0)
-        gang = cluster.gang(gang_id)
-        needed = gang.min_count if gang is not None else group.min_count if group is not None else 0
-        # One that needs no other leaves no gang behind.
-        return Kin(gang=gang_id, pods=pods, spare=max(len(pods) - needed, 0) if needed > 1 else len(pods))
+        if gang_id not in known:
+            kin = _kin(cluster, gang_id)
+            known[gang_id] = kin, frozenset(one.metadata.uid for one in kin.pods)
+        kin, uids = known[gang_id]
+        return kin if pod.metadata.uid in uids else alone(pod)
 
     return kin_of
+
+
+def _kin(cluster: Cluster, gang_id: GangId) -> Kin:
+    pods = tuple(one for one in cluster.members(gang_id) if one.node and not one.is_finished and not one.is_terminating)
+    named = next((one for one in pods if one.group), None)
+    declared = cluster.declaration((Kind.POD_GROUP, named.metadata.namespace, named.group)) if named else None
+    group = declared if isinstance(declared, PodGroup) else None
+    if group is not None and group.disrupts_all:
+        return Kin(gang=gang_id, pods=pods, spare=0)
+    gang = cluster.gang(gang_id)
+    needed = gang.min_count if gang is not None else group.min_count if group is not None else 0
+    # One that needs no other leaves no gang behind.
+    return Kin(gang=gang_id, pods=pods, spare=max(len(pods) - needed, 0) if needed > 1 else len(pods))

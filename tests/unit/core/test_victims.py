@@ -136,3 +136,24 @@ def test_places_that_are_promised_are_nobody_elses() -> None:
     names = [[each.pod for each in one.victims] for one in answers if isinstance(one, Placement)]
     assert names == [["lower"], ["low"]]
     assert isinstance(answers[2], Refusal)
+
+
+def test_a_large_gang_is_looked_at_once() -> None:
+    """However many of its members are in the way: else the time would grow with the square of their number."""
+    looks: list[GangId] = []
+
+    class Counted(Cluster):
+        """Notes which gangs are put together."""
+
+        def gang(self, gang: GangId, *, is_crowd: bool = False) -> Gang | None:
+            """Return a gang, and note it."""
+            looks.append(gang)
+            return super().gang(gang, is_crowd=is_crowd)
+
+    where = Counted()
+    for item in (node("n0", gpus=8), pod_group("all", namespace="b", min_count=8, priority=1)):
+        where.apply(applied(item), revision=1)
+    for index in range(8):
+        where.apply(applied(runs(f"all-{index}", on="n0", gpus=1, group="all")), revision=1)
+    assert len(victims(gang(size=8, gpus=1, priority=100), where)) == 8
+    assert looks == [GangId("podgroup/b/all")]
