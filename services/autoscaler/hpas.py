@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState
 
 from services.autoscaler.metrics import WakingMetrics
 from services.autoscaler.ports import ApiFailed, HistoryGone, HpaApi
 from services.core.manifests import FieldError
 from services.core.reduce_autoscaler import reduce_autoscaler
 from services.core.scaling import Autoscaler
+from services.runtime.backoff import following
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
 from services.runtime.log import get
@@ -49,13 +50,7 @@ class HpaFollower:
         """Follow for ever: list, watch, and list again where the server forgot the version."""
         self._readiness.set(CONDITION, ready=False, detail="listing horizontalpodautoscalers")
         while True:
-            patient = AsyncRetrying(
-                wait=wait_random_exponential(multiplier=0.1, max=5),
-                retry=retry_if_exception_type(ApiFailed),
-                before_sleep=self._tell,
-                sleep=self._clock.sleep,
-            )
-            async for attempt in patient:
+            async for attempt in following(retry_on=ApiFailed, tell=self._tell, clock=self._clock):
                 with attempt:
                     await self._follow()
 

@@ -47,6 +47,19 @@ def connecting(
     )
 
 
+def following(*, retry_on: type[Exception], tell: Callable[[RetryCallState], None], clock: Clock) -> AsyncRetrying:
+    """Begin again for ever with what follows objects, after a random pause that grows to 5 s.
+
+    `tell` hears of each failure.
+    """
+    return AsyncRetrying(
+        wait=wait_random_exponential(multiplier=SHORTEST_S, max=LONGEST_S),
+        retry=retry_if_exception_type(retry_on),
+        before_sleep=tell,
+        sleep=clock.sleep,
+    )
+
+
 def repeating(*, limit_s: float, retry_on: tuple[type[Exception], ...], clock: Clock | None = None) -> AsyncRetrying:
     """Repeat something idempotent for about `limit_s` until the result is definite; then raise the last error."""
     return AsyncRetrying(

@@ -11,12 +11,12 @@ import binascii
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState
 
 from services.core.manifests import FieldError, integer_at, mapping_at, objects_at, text_at
 from services.core.signer_policy import SignerPolicy
 from services.core.signing import CertificateRequest, Denial, DenialReason, judge
-from services.runtime.backoff import repeating
+from services.runtime.backoff import following, repeating
 from services.runtime.clock import Clock
 from services.runtime.health import Readiness
 from services.runtime.log import get
@@ -81,13 +81,7 @@ class Answerer:
 
     async def _follow_for_ever(self) -> None:
         while True:
-            patient = AsyncRetrying(
-                wait=wait_random_exponential(multiplier=0.1, max=5),
-                retry=retry_if_exception_type(ApiFailed),
-                before_sleep=self._tell,
-                sleep=self._clock.sleep,
-            )
-            async for attempt in patient:
+            async for attempt in following(retry_on=ApiFailed, tell=self._tell, clock=self._clock):
                 with attempt:
                     await self._follow()
 

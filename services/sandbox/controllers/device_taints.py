@@ -10,8 +10,8 @@ from services.core.blast import NO_EXECUTE, allocated, device_of, is_selected, p
 from services.sandbox import table
 from services.sandbox.cluster import Cluster
 from services.sandbox.controllers.owned import split
-from services.sandbox.deletion import DeleteOptions
-from services.sandbox.objects import Obj, is_deleting, is_terminal, namespace_of, spec, status, uid_of, with_condition
+from services.sandbox.controllers.taints import evict
+from services.sandbox.objects import Obj, is_deleting, is_terminal, namespace_of, spec, status, uid_of
 from services.sandbox.watching import Change
 
 _KINDS = frozenset({"DeviceTaintRule", "ResourceSlice"})
@@ -84,14 +84,10 @@ class DeviceTaintEviction:
         left_s = self._since.setdefault(uid, now) + limit_s - now
         if left_s > 0:
             return left_s
-        marked = with_condition(
-            stored.obj,
-            now=self._cluster.writer.now(),
-            type="DisruptionTarget",
-            status="True",
+        evict(
+            self._cluster,
+            stored,
             reason="DeletionByDeviceTaintManager",
             message="Device Taint manager: deleting due to NoExecute taint",
         )
-        stored = self._cluster.writer.commit(stored, marked)
-        self._cluster.remover.delete(stored, DeleteOptions(uid=uid))
         return None

@@ -20,7 +20,7 @@ from services.sandbox.objects import (
     uid_of,
     with_condition,
 )
-from services.sandbox.watching import Change
+from services.sandbox.watching import Change, Stored
 
 _PREFIX = "node.kubernetes.io/"
 _BY_READY: Mapping[str, str] = {"False": "not-ready", "Unknown": "unreachable"}
@@ -146,17 +146,22 @@ class TaintEviction:
         left_s = self._since.setdefault(key, now) + limit_s - now
         if left_s > 0:
             return left_s
-        marked = with_condition(
-            stored.obj,
-            now=self._cluster.writer.now(),
-            type="DisruptionTarget",
-            status="True",
+        evict(
+            self._cluster,
+            stored,
             reason="DeletionByTaintManager",
             message="Taint manager: deleting due to NoExecute taint",
         )
-        stored = self._cluster.writer.commit(stored, marked)
-        self._cluster.remover.delete(stored, DeleteOptions(uid=uid_of(stored.obj)))
         return None
+
+
+def evict(cluster: Cluster, stored: Stored, *, reason: str, message: str) -> None:
+    """Delete a pod as the eviction controllers do: announced by its condition, and without asking its budgets."""
+    marked = with_condition(
+        stored.obj, now=cluster.writer.now(), type="DisruptionTarget", status="True", reason=reason, message=message
+    )
+    announced = cluster.writer.commit(stored, marked)
+    cluster.remover.delete(announced, DeleteOptions(uid=uid_of(announced.obj)))
 
 
 def no_execute(node: Obj) -> list[Obj]:
